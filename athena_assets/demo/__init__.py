@@ -1,0 +1,1 @@
+"""Everything at once, on the embedded AWS: `python -m athena_assets.demo`."""
