@@ -31,7 +31,7 @@ lint: $(VENV)/.dev-installed  ## check style, types and who imports whom
 	@$(BIN)/ruff check --quiet
 	@$(BIN)/ruff format --check --quiet || { echo 'Not formatted; see what changes with "git diff" after "make format".'; exit 1; }
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports --no-timings
+	@$(BIN)/lint-imports --no-logo
 
 format: $(VENV)/.dev-installed  ## format, and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet --exit-zero
