@@ -1,0 +1,138 @@
+"""When does the register already answer a request?"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from athena_assets import errors
+from athena_assets.core import policy
+from athena_assets.core.register import Publication, Register, State
+from athena_assets.core.request import Outcome, Published, Request, Reused
+from athena_assets.core.target import Reuse
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """What one caller accepts as its answer.
+
+    Args:
+        request: the wish.
+        generation: what it wants published, by the upstream versions that it last read.
+        reusable: the query is deterministic and every one of those versions is known.
+        since: a publication or failure with this fence or a higher one was not finished when the caller came.
+        adopted: the fence under which the caller itself finished somebody else's attempt.
+        waited: seconds that it has spent on others' work.
+    """
+
+    request: Request
+    generation: str
+    reusable: bool
+    since: int
+    adopted: int | None
+    waited: float
+
+
+def answered_by(found: Register, expected: Expectation) -> Outcome | None:
+    """The outcome that the register holds for this caller, or None if it has to go on.
+
+    Raises:
+        PublicationLost: our own publication was committed and its files vanished.
+        QueryFailed: the attempt that this caller waited for has finally failed.
+        RequestConflict: the request id has published something else before.
+    """
+    remembered = (() if found.publication is None else (found.publication,)) + found.history
+    own = _own_publication(remembered, expected)
+    if own is not None:
+        return Published(
+            own,
+            attempts=own.attempt,
+            waited=expected.waited,
+            adopted=own.fence == expected.adopted,
+            superseded=own is not found.publication,
+        )
+    request = expected.request
+    if request.force:
+        return None
+    for publication in remembered:
+        if publication.lost or publication.generation != expected.generation or publication.fence < expected.since:
+            continue
+        superseded = publication is not found.publication
+        if publication.fence == expected.adopted:
+            return Published(
+                publication,
+                attempts=publication.attempt,
+                waited=expected.waited,
+                adopted=True,
+                superseded=superseded,
+            )
+        if request.joins:
+            return Reused(publication, waited=expected.waited, joined=True, superseded=superseded)
+    if found.publication is not None and _may_reuse(found.publication, expected):
+        return Reused(found.publication, waited=expected.waited)
+    failure = found.failure
+    if (
+        failure is not None
+        and failure.generation == expected.generation
+        and failure.fence >= expected.since
+        and request.joins
+    ):
+        raise policy.failure_error(request.slot, failure)
+    return None
+
+
+def _own_publication(remembered: tuple[Publication, ...], expected: Expectation) -> Publication | None:
+    """The publication of this very request: a retry always finds it and never publishes again over a later one."""
+    request = expected.request
+    for publication in remembered:
+        if publication.request != request.id:
+            continue
+        if publication.definition != request.definition:
+            raise errors.RequestConflict(
+                request.slot,
+                f"request {request.id} has already published another query, format or location "
+                f"(query {publication.query_id}).",
+                not_done="No query was started and nothing was published.",
+                next_step="Use a new request id for a changed target.",
+            )
+        if not publication.lost:
+            return publication
+        if publication.fence >= expected.since:
+            raise errors.PublicationLost(
+                request.slot,
+                f"files of query {publication.query_id} vanished from staging and from the location before the swap "
+                "was complete.",
+                not_done="Readers see none, or part, of the result.",
+                next_step="Publish again: the query runs anew. Check lifecycle rules and who deletes under "
+                "_athena_assets/.",
+            )
+    return None
+
+
+def _may_reuse(publication: Publication, expected: Expectation) -> bool:
+    """A publication that was finished before this caller came."""
+    if publication.lost or publication.generation != expected.generation:
+        return False
+    if expected.request.reuse is Reuse.AUTO:
+        return publication.reusable and expected.reusable
+    return expected.request.reuse is Reuse.ALWAYS
+
+
+def in_flight(found: Register | None) -> int:
+    """The lowest fence of a publication that is not finished at this moment."""
+    if found is None:
+        return 1
+    if found.state is State.FREE:
+        return found.fence + 1
+    if found.state is State.PUBLISHING and found.publication is not None:
+        return found.publication.fence
+    return found.fence
+
+
+def describe(found: Register) -> str:
+    """Who holds the slot, for people."""
+    owner = found.owner
+    if owner is None:
+        return "nobody"
+    run = f", run {owner.run}" if owner.run else ""
+    query = f", query {found.attempt.query_id}" if found.attempt is not None and found.attempt.query_id else ""
+    return f"process {owner.pid} on {owner.host}{run}{query}, fence {found.fence}"

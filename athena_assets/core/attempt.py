@@ -1,0 +1,168 @@
+"""One attempt: start its query, watch it, and prove which files are its result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from athena_assets import errors
+from athena_assets.core import policy, register
+from athena_assets.core.effects import (
+    Absent,
+    DrawFraction,
+    Effects,
+    FailureKind,
+    ListedObject,
+    ListObjects,
+    PollQuery,
+    QueryMissing,
+    QueryStarted,
+    QueryState,
+    QueryStatus,
+    ReadClock,
+    ReadUri,
+    Report,
+    Sleep,
+    StartQuery,
+    StartRejected,
+    StartThrottled,
+    StopQuery,
+    TokenMismatch,
+    Unanswered,
+    perform,
+)
+from athena_assets.core.manifest import InvalidResult, match_files, parse_data_manifest
+from athena_assets.core.register import StartParameters
+from athena_assets.core.tenure import Tenure, answered
+
+LOOKS = 3  # before a data manifest or a query id counts as missing, and a second apart
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The attempt gives no result."""
+
+    kind: FailureKind
+    reason: str
+    query_id: str | None = None
+
+
+def submit(tenure: Tenure) -> Effects[Failed | None]:
+    """Starts the recorded attempt's query, or finds the one that an earlier owner started with the recorded token.
+
+    Our own parameters were recorded last and are sent first. A mismatch says that a query exists already: every other
+    recorded set is sent until one answers with its id.
+    """
+    attempt = tenure.register.current
+    for index in reversed(range(len(attempt.starts))):
+        answer = yield from _start(tenure, attempt.starts[index], attempt.token)
+        if isinstance(answer, QueryStarted):
+            yield from tenure.change(register.running, query_id=answer.query_id, accepted=index)
+            yield from perform(Report("running", f"query {answer.query_id}"))
+            return None
+        if isinstance(answer, Failed):
+            return answer
+    # An owner whose own start mismatches has been superseded by a prober: this write says so with LeaseLost. If it does
+    # not, the token is somebody else's, and only a new attempt has a token of its own.
+    yield from tenure.renew()
+    return Failed(FailureKind.RETRYABLE, "the token belongs to a query that no recorded parameters match")
+
+
+def _start(tenure: Tenure, parameters: StartParameters, token: str) -> Effects[QueryStarted | TokenMismatch | Failed]:
+    started = yield from perform(ReadClock())
+    doubtful = False
+    tries = 0
+    while True:
+        yield from tenure.keep()
+        answer = yield from perform(StartQuery(parameters, token))
+        if isinstance(answer, QueryStarted | TokenMismatch):
+            return answer
+        if isinstance(answer, StartRejected):
+            return Failed(FailureKind.USER_ERROR, answer.message)
+        doubtful = doubtful or isinstance(answer, Unanswered)
+        if (yield from perform(ReadClock())) - started > tenure.request.patience:
+            if isinstance(answer, StartThrottled) and not doubtful:
+                return Failed(FailureKind.THROTTLED, answer.message)
+            raise errors.OutcomeUnknown(
+                tenure.request.slot,
+                f"request {tenure.request.id}: StartQueryExecution was not answered ({answer}).",
+                not_done="The register still says that the query may be running; nothing was published or deleted.",
+                next_step="Publish again: the next caller finds the query by its token and finishes it.",
+            )
+        yield from perform(Sleep(policy.backoff(tries, (yield from perform(DrawFraction())))))
+        tries += 1
+
+
+def watch(tenure: Tenure) -> Effects[QueryStatus | Failed]:
+    """Polls the accepted query to its end, renewing the lease in between. A timeout stops it and waits for that end."""
+    query_id = tenure.register.current.accepted_query
+    began = last_answer = yield from perform(ReadClock())
+    failed_before = stopping = False
+    missing = 0
+    while True:
+        yield from tenure.keep()
+        status = yield from perform(PollQuery(query_id))
+        now = yield from perform(ReadClock())
+        delay = policy.poll_delay(now - began)
+        if isinstance(status, Unanswered):
+            _check_patience(tenure, query_id, now - last_answer, status)
+        elif isinstance(status, QueryMissing):
+            missing += 1
+            if missing >= LOOKS:
+                return Failed(FailureKind.RETRYABLE, "Athena does not know the query any more", query_id)
+            delay = 1.0
+        elif status.state is QueryState.SUCCEEDED:
+            return status  # also when a stop lost against it
+        elif status.state is QueryState.FAILED:
+            if failed_before:
+                return _failed(tenure, status, query_id, stopping)
+            failed_before = True  # look once more before giving the slot up
+        else:
+            failed_before = False
+            if now - began >= tenure.request.target.timeout:
+                stopping = True
+                yield from perform(Report("timed out", f"stopping query {query_id}"))
+                yield from tenure.keep()
+                yield from perform(StopQuery(query_id))
+        if not isinstance(status, Unanswered):
+            last_answer = now
+        until_timeout = tenure.request.target.timeout - (now - began)
+        yield from perform(Sleep(min(delay, until_timeout) if until_timeout > 0 else delay))
+
+
+def _check_patience(tenure: Tenure, query_id: str, silence: float, answer: Unanswered) -> None:
+    if silence > tenure.request.patience:
+        raise errors.ServiceUnavailable(
+            tenure.request.slot,
+            f"Athena did not answer about query {query_id} for {silence:.0f} s ({answer.reason}).",
+            not_done="The query was not stopped and nothing was published.",
+            next_step="Publish again when Athena answers: the next caller adopts the query.",
+        )
+
+
+def _failed(tenure: Tenure, status: QueryStatus, query_id: str, stopped: bool) -> Failed:
+    if stopped:
+        limit = tenure.request.target.timeout
+        return Failed(FailureKind.TIMED_OUT, f"it was stopped after the target's timeout of {limit:g} s", query_id)
+    assert status.kind is not None
+    return Failed(status.kind, status.reason, query_id)
+
+
+def verify(tenure: Tenure, status: QueryStatus) -> Effects[tuple[ListedObject, ...] | Failed]:
+    """The files of the succeeded query, by Athena's data manifest and a listing of its staging prefix."""
+    attempt = tenure.register.current
+    body: bytes | Absent = Absent()
+    if status.data_manifest is not None:
+        for _ in range(LOOKS):
+            body = yield from answered(ReadUri(status.data_manifest), tenure.request)
+            if not isinstance(body, Absent):
+                break
+            yield from perform(Sleep(1.0))
+    listing = yield from answered(ListObjects(attempt.staging), tenure.request)
+    uris = () if isinstance(body, Absent) else parse_data_manifest(body)
+    if not uris and listing:
+        reason = f"it has no data manifest, but {len(listing)} objects lie under its staging prefix"
+        return Failed(FailureKind.RESULT_INVALID, reason, attempt.query_id)
+    try:
+        return match_files(uris, listing, tenure.request.location, attempt.staging)
+    except InvalidResult as error:
+        return Failed(FailureKind.RESULT_INVALID, str(error), attempt.query_id)

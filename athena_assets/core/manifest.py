@@ -1,0 +1,119 @@
+"""Athena's data manifest in, our manifest out.
+
+Our manifest is immutable and is written before the commit names it. It is also the plan of the swap: literal keys with
+ETags, so that whoever rolls a publication forward does exactly the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from athena_assets.core import keys
+from athena_assets.core.effects import ListedObject
+from athena_assets.core.location import Location
+from athena_assets.core.register import SCHEMA
+
+MAX_COPY_BYTES = 5 * 1024**3  # one CopyObject; S3 API reference, CopyObject
+
+
+class InvalidResult(ValueError):
+    """The data manifest can't be trusted as the list of the query's files."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestFile:
+    """One file of the result: where the query put it, and where it is published."""
+
+    source: str
+    source_etag: str
+    size: int
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class RemovedFile:
+    """A file of ours that this publication replaces, as it stood when the plan was made."""
+
+    key: str
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    slot: str
+    generation: str
+    request: str
+    query_id: str
+    fence: int
+    attempt: int
+    staging: str
+    files: tuple[ManifestFile, ...]
+    removes: tuple[RemovedFile, ...]
+    replaces: str | None
+    schema: int = SCHEMA
+
+    def same_result(self, other: Manifest) -> bool:
+        """True if both list the same files of the same query."""
+        return (self.query_id, self.files) == (other.query_id, other.files)
+
+    def copy_metadata(self, index: int) -> dict[str, str]:
+        """What our copy of file `index` carries: the proof that we wrote that object."""
+        return {**ownership(self.slot), "athena-assets-source": self._mark(index)}
+
+    def is_copy(self, index: int, size: int, metadata: dict[str, str]) -> bool:
+        return size == self.files[index].size and metadata == {**metadata, **self.copy_metadata(index)}
+
+    def _mark(self, index: int) -> str:
+        return f"{self.fence}-{self.attempt}-{index}-{self.files[index].source_etag.strip(chr(34))}"
+
+
+def ownership(slot: str) -> dict[str, str]:
+    """The metadata by which every published object of a slot is known to be ours."""
+    return {"athena-assets-slot": slot}
+
+
+def parse_data_manifest(body: bytes) -> tuple[str, ...]:
+    """The URIs in Athena's data manifest: one `s3://` URI a line, no header."""
+    return tuple(line.strip() for line in body.decode().splitlines() if line.strip())
+
+
+def match_files(
+    uris: tuple[str, ...], listing: tuple[ListedObject, ...], location: Location, staging: str
+) -> tuple[ListedObject, ...]:
+    """The listed objects that the data manifest names, in key order.
+
+    An object under staging that the manifest does not name is a leftover of an internal restart or of a twin query; it
+    is not part of the result.
+
+    Raises:
+        InvalidResult: for a URI outside staging, one that is not there, one named twice, or one that we can't copy.
+    """
+    root = f"s3://{location.bucket}/"
+    found = {each.key: each for each in listing}
+    files: dict[str, ListedObject] = {}
+    for uri in uris:
+        key = uri.removeprefix(root)
+        if not uri.startswith(root + staging):
+            raise InvalidResult(f"the data manifest names {uri}, which is not under {root}{staging}")
+        if key not in found:
+            raise InvalidResult(f"the data manifest names {uri}, which does not exist")
+        if key in files:
+            raise InvalidResult(f"the data manifest names {uri} twice")
+        if found[key].size > MAX_COPY_BYTES:
+            raise InvalidResult(f"{uri} is larger than 5 GiB, which one server-side copy can't publish")
+        files[key] = found[key]
+    return tuple(files[key] for key in sorted(files))
+
+
+def planned_files(
+    files: tuple[ListedObject, ...], location: Location, staging: str, fence: int, attempt: int
+) -> tuple[ManifestFile, ...]:
+    return tuple(
+        ManifestFile(
+            each.key,
+            each.etag,
+            each.size,
+            keys.published_key(location, fence, attempt, index, each.key.removeprefix(staging)),
+        )
+        for index, each in enumerate(files)
+    )

@@ -1,0 +1,82 @@
+"""The output format of an UNLOAD and the properties that Athena allows with it.
+
+Source: Athena user guide, "UNLOAD" (properties) and "Compression support" (formats and levels).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+_COMPRESSIONS: dict[str, tuple[str, ...]] = {
+    "PARQUET": ("GZIP", "SNAPPY", "ZSTD", "LZ4", "LZO", "NONE"),
+    "ORC": ("ZLIB", "SNAPPY", "ZSTD", "LZ4", "NONE"),
+    "JSON": ("GZIP",),
+    "TEXTFILE": ("GZIP",),
+    "AVRO": (),
+}
+
+
+class InvalidOutput(ValueError):
+    """Why the output properties are refused: `field`, `problem`, `next_step`."""
+
+    def __init__(self, field: str, problem: str, next_step: str) -> None:
+        super().__init__(f"{field}: {problem} {next_step}")
+        self.field = field
+        self.problem = problem
+        self.next_step = next_step
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFormat:
+    """What UNLOAD writes.
+
+    Args:
+        format: PARQUET, ORC, AVRO, JSON or TEXTFILE (case does not matter).
+        compression: None means Athena's default (PARQUET: GZIP, ORC: ZLIB, JSON and TEXTFILE: always GZIP).
+        compression_level: 1-22, only with ZSTD and not for ORC.
+        field_delimiter: one character, only for TEXTFILE; None means Athena's default, `\\001`.
+
+    Raises:
+        InvalidOutput: for a combination that Athena would reject.
+    """
+
+    format: str = "PARQUET"
+    compression: str | None = None
+    compression_level: int | None = None
+    field_delimiter: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "format", self.format.upper())
+        if self.format not in _COMPRESSIONS:
+            raise InvalidOutput("format", f"{self.format!r} is unknown.", f"Use one of {', '.join(_COMPRESSIONS)}.")
+        if self.compression is not None:
+            object.__setattr__(self, "compression", self.compression.upper())
+            allowed = _COMPRESSIONS[self.format]
+            if self.compression not in allowed:
+                raise InvalidOutput(
+                    "compression",
+                    f"{self.compression!r} is not available for {self.format}.",
+                    f"Use one of {', '.join(allowed)}." if allowed else "Leave it out.",
+                )
+        if self.compression_level is not None:
+            if self.compression != "ZSTD" or self.format == "ORC":
+                raise InvalidOutput(
+                    "compression_level", "it is only available with ZSTD, and not for ORC.", "Leave it out or use ZSTD."
+                )
+            if not 1 <= self.compression_level <= 22:
+                raise InvalidOutput("compression_level", f"{self.compression_level} is out of range.", "Use 1 to 22.")
+        if self.field_delimiter is not None:
+            if self.format != "TEXTFILE":
+                raise InvalidOutput("field_delimiter", "it is only available for TEXTFILE.", "Leave it out.")
+            if len(self.field_delimiter) != 1:
+                raise InvalidOutput("field_delimiter", "it must be one character.", "Give exactly one character.")
+
+    def properties(self) -> tuple[tuple[str, str | int], ...]:
+        """The UNLOAD properties in a fixed order; what is left to Athena's default is left out."""
+        named = (
+            ("format", self.format),
+            ("compression", self.compression if self.format in ("PARQUET", "ORC") else None),
+            ("compression_level", self.compression_level),
+            ("field_delimiter", self.field_delimiter),
+        )
+        return tuple((name, value) for name, value in named if value is not None)

@@ -1,0 +1,273 @@
+"""One request from its first look at the register to its outcome. The protocol's document calls the steps
+
+    acquire -> submit -> watch -> verify -> commit -> project -> release
+
+and every one of them may be finished by another caller than the one that began it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from athena_assets import errors
+from athena_assets.core import attempt as attempts
+from athena_assets.core import keys, policy, register
+from athena_assets.core.answers import Expectation, answered_by, describe, in_flight
+from athena_assets.core.attempt import Failed
+from athena_assets.core.effects import (
+    DrawFraction,
+    DrawId,
+    Effects,
+    ReadClock,
+    Report,
+    ResolveUpstreams,
+    Sleep,
+    perform,
+)
+from athena_assets.core.generation import UpstreamVersion, generation_fingerprint, request_token
+from athena_assets.core.location import Location
+from athena_assets.core.register import Attempt, Failure, Owner, Register, State
+from athena_assets.core.request import Outcome, Request
+from athena_assets.core.statement import Label, readdress
+from athena_assets.core.swap import commit, ours_at_location, project
+from athena_assets.core.tenure import LeaseLost, Seen, Tenure, look, vanished, write
+
+
+class Caller:
+    """One request in progress, and what it knows of the world."""
+
+    def __init__(self, request: Request, host: str, pid: int) -> None:
+        self.request = request
+        self._host = host
+        self._pid = pid
+        self.session = ""
+        self._upstreams: tuple[UpstreamVersion, ...] = ()
+        self._generation = ""
+        self._fresh = False  # nothing has made us wait since the upstream versions were read
+        self._since: int | None = None  # a publication with this fence or a higher one was in flight when we came
+        self._known = False  # there was a register when we last looked
+        self._adopted: int | None = None  # the fence under which we finished somebody else's attempt
+        self._waited = 0.0
+        self._standing: tuple[str, float] | None = None  # the write_id of the lease that we watch, and since when
+
+    def publish(self) -> Effects[Outcome]:
+        """Publishes, or returns the publication that already answers this request.
+
+        Raises:
+            AthenaAssetsError: see errors.py; whatever is raised, the next caller can go on from the register.
+        """
+        self.session = yield from perform(DrawId())
+        yield from self._resolve_upstreams()
+        while True:
+            seen = yield from look(self.request)
+            found = seen.register
+            if found is None and self._known:
+                raise vanished(self.request)
+            self._known = found is not None
+            if self._since is None:
+                self._since = in_flight(found)
+            if found is not None and found.state is not State.PUBLISHING:
+                answer = answered_by(found, self._expectation())
+                if answer is not None:
+                    return answer
+            if (found is None or found.state is State.FREE) and not self._fresh:
+                yield from self._resolve_upstreams()
+                continue
+            try:
+                if found is None or found.state is State.FREE:
+                    outcome = yield from self._acquire_and_run(seen)
+                    if outcome is not None:
+                        return outcome
+                elif self._expired(seen, found):
+                    yield from self._take_over(seen, found)
+                else:
+                    yield from self._wait(found)
+            except LeaseLost:
+                yield from perform(Report("superseded", "another owner holds the slot; waiting for its result"))
+            self._fresh = False
+
+    def _expectation(self) -> Expectation:
+        return Expectation(
+            request=self.request,
+            generation=self._generation,
+            reusable=self._reusable,
+            since=self._since or 0,
+            adopted=self._adopted,
+            waited=self._waited,
+        )
+
+    @property
+    def _reusable(self) -> bool:
+        return self.request.deterministic and all(each.version is not None for each in self._upstreams)
+
+    # --- a free slot -------------------------------------------------------------------------------------------------
+
+    def _resolve_upstreams(self) -> Effects[None]:
+        given = {each.table: each for each in self.request.given}
+        asked = tuple(table for table in self.request.upstreams if str(table) not in given)
+        versions = (yield from perform(ResolveUpstreams(asked))) if asked else ()
+        known = {each.table: each for each in versions} | given
+        self._upstreams = tuple(known[table] for table in sorted(known))
+        self._generation = generation_fingerprint(self.request.definition, self._upstreams)
+        self._fresh = True
+
+    def _acquire_and_run(self, seen: Seen) -> Effects[Outcome | None]:
+        before = seen.register
+        fence = 1 if before is None else before.fence + 1
+        attempt = yield from self._new_attempt(fence, number=1)
+        write_id = yield from perform(DrawId())
+        taken = yield from write(
+            self.request,
+            seen,
+            register.acquired(before, write_id, owner=self._owner(), lease=self.request.lease, attempt=attempt),
+        )
+        if taken is None:
+            return None
+        tenure = Tenure(self.request, taken)
+        yield from perform(Report("acquired", f"fence {fence}"))
+        try:
+            yield from ours_at_location(tenure)
+        except errors.LocationNotEmpty:
+            yield from tenure.change(register.released)
+            raise
+        failure = yield from self._run(tenure)
+        if failure is not None:
+            raise policy.failure_error(self.request.slot, failure)
+        return answered_by(tenure.register, self._expectation())
+
+    def _new_attempt(self, fence: int, number: int) -> Effects[Attempt]:
+        nonce = yield from perform(DrawId())
+        staging = keys.staging_prefix(self.request.location, fence, number, nonce)
+        return Attempt(
+            number=number,
+            generation=self._generation,
+            definition=self.request.definition,
+            request=self.request.id,
+            run=self.request.run,
+            token=request_token(
+                location=self.request.location,
+                generation=self._generation,
+                fence=fence,
+                attempt=number,
+                workgroup=self.request.workgroup,
+                nonce=nonce,
+            ),
+            starts=(self.request.start_parameters(staging, fence, number),),
+            upstreams=self._upstreams,
+            reusable=self._reusable,
+        )
+
+    def _owner(self) -> Owner:
+        return Owner(self.session, self._host, self._pid, self.request.id, self.request.run)
+
+    # --- running an attempt to its end -------------------------------------------------------------------------------
+
+    def _run(self, tenure: Tenure) -> Effects[Failure | None]:
+        """Carries the recorded attempt, ours or adopted, to a released slot; retries only what is our own."""
+        while True:
+            result = yield from self._one_attempt(tenure)
+            if result is None:
+                return None
+            ours = tenure.register.current
+            may_retry = ours.request == self.request.id and ours.number <= self.request.target.retries
+            if result.kind in policy.RETRIED and may_retry:
+                yield from perform(Report("trying again", result.reason))
+                yield from self._attempt_again(tenure, ours.number + 1)
+                continue
+            failure = Failure(
+                ours.generation, ours.request, tenure.register.fence, result.query_id, result.kind, result.reason
+            )
+            yield from tenure.change(register.released, failure=failure)
+            yield from perform(Report("failed", result.reason))
+            return failure
+
+    def _attempt_again(self, tenure: Tenure, number: int) -> Effects[None]:
+        attempt = yield from self._new_attempt(tenure.register.fence, number)
+        yield from tenure.change(register.attempted_again, attempt=attempt)
+
+    def _one_attempt(self, tenure: Tenure) -> Effects[Failed | None]:
+        """None once the attempt's result is published, or was lost (the register says which) and the slot released."""
+        if tenure.register.state is State.SUBMITTING:
+            failed = yield from attempts.submit(tenure)
+            if failed is not None:
+                return failed
+        status = yield from attempts.watch(tenure)
+        if isinstance(status, Failed):
+            return status
+        staged = yield from attempts.verify(tenure, status)
+        if isinstance(staged, Failed):
+            return staged
+        try:
+            yield from commit(tenure, status, staged)
+        except errors.LocationNotEmpty:
+            yield from tenure.change(register.released)
+            raise
+        yield from project(tenure)
+        return None
+
+    # --- a slot that another holds -----------------------------------------------------------------------------------
+
+    def _expired(self, seen: Seen, found: Register) -> bool:
+        """By S3's clock on a first look, else by our own: never by comparing two machines' clocks."""
+        if self._standing is None or self._standing[0] != found.write_id:
+            self._standing = (found.write_id, seen.answered)
+        if policy.expired_at_first_sight(found.lease, seen.age):
+            return True
+        return seen.asked - self._standing[1] >= policy.expires_after(found.lease)
+
+    def _take_over(self, seen: Seen, found: Register) -> Effects[None]:
+        """Finishes what a dead owner began, under its generation and request; the loop then looks for our answer."""
+        fence = found.fence + 1
+        start = None
+        if found.state is State.SUBMITTING:
+            nonce = yield from perform(DrawId())
+            staging = keys.staging_prefix(self.request.location, fence, found.current.number, nonce)
+            start = replace(
+                found.current.starts[0],
+                staging=staging,
+                query=readdress(
+                    found.current.starts[0].query,
+                    Location(self.request.location.bucket, staging),
+                    Label(self.request.slot, fence, found.current.number),
+                ),
+            )
+        write_id = yield from perform(DrawId())
+        taken = yield from write(
+            self.request,
+            seen,
+            register.taken_over(found, write_id, owner=self._owner(), lease=self.request.lease, start=start),
+        )
+        if taken is None:
+            return
+        tenure = Tenure(self.request, taken)
+        yield from perform(Report("taken over", f"from {describe(found)}, state {found.state}"))
+        if found.state is State.PUBLISHING:
+            yield from project(tenure)
+            self._adopted = found.publication.fence if found.publication else None
+        else:
+            failure = yield from self._run(tenure)
+            self._adopted = fence
+            if failure is not None:
+                self._since = fence + 1  # it is recorded for those who waited; we go on with our own
+
+    def _wait(self, found: Register) -> Effects[None]:
+        request = self.request
+        if not request.joins:
+            raise self._busy(found, "on_conflict is 'fail' and the slot is held by")
+        if self._waited >= request.target.wait_timeout:
+            raise self._busy(found, f"after {self._waited:.0f} s of waiting the slot is still held by")
+        if self._waited == 0:
+            yield from perform(Report("waiting", f"the slot is held by {describe(found)}"))
+        began = yield from perform(ReadClock())
+        yield from perform(Sleep(policy.wait_delay(self._waited, (yield from perform(DrawFraction())))))
+        self._waited += (yield from perform(ReadClock())) - began
+
+    def _busy(self, found: Register, what: str) -> errors.SlotBusy:
+        query_id = found.attempt.query_id if found.attempt is not None else None
+        return errors.SlotBusy(
+            self.request.slot,
+            f"{what} {describe(found)}.",
+            owner=describe(found),
+            query_id=query_id,
+            next_step="Wait for it, or use on_conflict='join' to share its result.",
+        )

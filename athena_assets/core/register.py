@@ -1,0 +1,289 @@
+"""The register: what S3 remembers about a slot, and every transition between its values.
+
+A transition returns the register to write next. Each takes a fresh `write_id`: an ETag is a hash of the contents, so
+two equal bodies would let a stale writer win.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from enum import StrEnum
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from athena_assets.core.generation import UpstreamVersion
+
+SCHEMA = 1
+HISTORY = 32  # publications that the register itself remembers
+
+V = TypeVar("V")
+
+
+class State(StrEnum):
+    FREE = "free"
+    SUBMITTING = "submitting"
+    RUNNING = "running"
+    PUBLISHING = "publishing"
+    BLOCKED = "blocked"
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Who holds the slot. `session` is fresh for every publishing call; `run` names the Dagster run, if there is one."""
+
+    session: str
+    host: str
+    pid: int
+    request: str
+    run: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StartParameters:
+    """The exact parameters of one StartQueryExecution, and the staging prefix that the statement writes to."""
+
+    query: str
+    staging: str
+    catalog: str
+    database: str
+    workgroup: str | None
+    output_location: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """One submission of the query.
+
+    `starts` holds every set of parameters recorded for the token (a taker adds its own); `accepted` is the index of
+    the set that Athena took. `reusable` is what was known before the query ran.
+    """
+
+    number: int
+    generation: str
+    definition: str
+    request: str
+    run: str | None
+    token: str
+    starts: tuple[StartParameters, ...]
+    upstreams: tuple[UpstreamVersion, ...]
+    reusable: bool
+    query_id: str | None = None
+    accepted: int | None = None
+
+    @property
+    def accepted_query(self) -> str:
+        assert self.query_id is not None
+        return self.query_id
+
+    @property
+    def staging(self) -> str:
+        """The staging prefix of the query that Athena accepted."""
+        assert self.accepted is not None
+        return self.starts[self.accepted].staging
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """What Athena measured; None where it did not tell. Times in milliseconds."""
+
+    bytes_scanned: int | None = None
+    queue_ms: int | None = None
+    engine_ms: int | None = None
+    total_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Publication:
+    """One published result. The keys of its files are in the manifest. `at` is S3's clock, Unix seconds."""
+
+    generation: str
+    definition: str
+    request: str
+    run: str | None
+    query_id: str
+    fence: int
+    attempt: int
+    manifest: str
+    files: int
+    bytes: int
+    rows: int | None
+    at: float
+    reusable: bool
+    statistics: Statistics
+    workgroup: str | None = None
+    lost: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The last final failure: `kind` is a FailureKind, `reason` is Athena's own words."""
+
+    generation: str
+    request: str
+    fence: int
+    query_id: str | None
+    kind: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    write_id: str
+    fence: int
+    state: State
+    lease: float
+    owner: Owner | None = None
+    attempt: Attempt | None = None
+    earlier_attempts: tuple[Attempt, ...] = ()
+    publication: Publication | None = None
+    history: tuple[Publication, ...] = ()
+    failure: Failure | None = None
+    schema: int = SCHEMA
+
+    @property
+    def current(self) -> Attempt:
+        """The attempt, in the states that have one."""
+        assert self.attempt is not None
+        return self.attempt
+
+
+class UnreadableRegister(ValueError):
+    """The bytes are no register that this version understands."""
+
+
+# --- transitions -----------------------------------------------------------------------------------------------------
+
+
+def acquired(before: Register | None, write_id: str, *, owner: Owner, lease: float, attempt: Attempt) -> Register:
+    """One write takes a free slot and records the attempt before its query is started."""
+    base = before or Register(write_id=write_id, fence=0, state=State.FREE, lease=lease)
+    assert base.state is State.FREE
+    return replace(
+        base, write_id=write_id, fence=base.fence + 1, state=State.SUBMITTING, lease=lease, owner=owner, attempt=attempt
+    )
+
+
+def taken_over(
+    before: Register, *, write_id: str, owner: Owner, lease: float, start: StartParameters | None
+) -> Register:
+    """The fence rises and the attempt stays; while submitting, the taker's parameters are recorded before it probes."""
+    assert before.state in (State.SUBMITTING, State.RUNNING, State.PUBLISHING)
+    attempt = before.attempt
+    if start is not None:
+        assert attempt is not None and before.state is State.SUBMITTING
+        attempt = replace(attempt, starts=(*attempt.starts, start))
+    return replace(before, write_id=write_id, fence=before.fence + 1, owner=owner, lease=lease, attempt=attempt)
+
+
+def renewed(before: Register, write_id: str) -> Register:
+    assert before.owner is not None
+    return replace(before, write_id=write_id)
+
+
+def running(before: Register, write_id: str, *, query_id: str, accepted: int) -> Register:
+    """Athena accepted the attempt's query."""
+    assert before.state is State.SUBMITTING and before.attempt is not None
+    attempt = replace(before.attempt, query_id=query_id, accepted=accepted)
+    return replace(before, write_id=write_id, state=State.RUNNING, attempt=attempt)
+
+
+def attempted_again(before: Register, write_id: str, *, attempt: Attempt) -> Register:
+    """The old attempt gave no result; the new one has its own token and staging."""
+    assert before.state in (State.SUBMITTING, State.RUNNING) and before.attempt is not None
+    assert attempt.number > before.attempt.number and attempt.token != before.attempt.token
+    earlier = (*before.earlier_attempts, before.attempt)
+    return replace(before, write_id=write_id, state=State.SUBMITTING, attempt=attempt, earlier_attempts=earlier)
+
+
+def committed(before: Register, write_id: str, *, publication: Publication) -> Register:
+    """The linearization point of a publication."""
+    assert before.state is State.RUNNING and publication.fence == before.fence
+    assert before.publication is None or publication.fence > before.publication.fence
+    history = before.history if before.publication is None else (before.publication, *before.history)[:HISTORY]
+    return replace(
+        before, write_id=write_id, state=State.PUBLISHING, publication=publication, history=history, failure=None
+    )
+
+
+def released(before: Register, write_id: str, *, failure: Failure | None = None) -> Register:
+    """The slot is free; a failure is recorded for those who wait for this generation."""
+    return replace(
+        before,
+        write_id=write_id,
+        state=State.FREE,
+        owner=None,
+        attempt=None,
+        earlier_attempts=(),
+        failure=failure or before.failure,
+    )
+
+
+def marked_lost(before: Register, write_id: str) -> Register:
+    """A committed file is nowhere: nobody is answered with this publication, and the slot is free."""
+    assert before.publication is not None
+    return released(replace(before, publication=replace(before.publication, lost=True)), write_id)
+
+
+# --- codec -----------------------------------------------------------------------------------------------------------
+
+
+def encode(value: object) -> bytes:
+    """JSON with a trailing newline; readable with any S3 browser."""
+    return (json.dumps(asdict(value), indent=1) + "\n").encode()  # type: ignore[call-overload]
+
+
+def decode_register(body: bytes) -> Register:
+    """Raises UnreadableRegister for anything that is not exactly what this version writes."""
+    register = decode(body, Register)
+    if register.fence < 1:
+        raise UnreadableRegister(f"the fence is {register.fence}")
+    needs_owner = register.state in (State.SUBMITTING, State.RUNNING, State.PUBLISHING)
+    if needs_owner != (register.owner is not None) and register.state is not State.BLOCKED:
+        raise UnreadableRegister(f"state {register.state} does not go with owner {register.owner}")
+    if register.state in (State.SUBMITTING, State.RUNNING) and register.attempt is None:
+        raise UnreadableRegister(f"state {register.state} without an attempt")
+    if register.state is State.RUNNING and (register.attempt is None or register.attempt.accepted is None):
+        raise UnreadableRegister("state running without an accepted query")
+    if register.state is State.PUBLISHING and register.publication is None:
+        raise UnreadableRegister("state publishing without a publication")
+    return register
+
+
+def decode(body: bytes, kind: type[V]) -> V:
+    """Reads a value of one of our dataclasses; missing, extra or wrongly typed fields are an error."""
+    try:
+        raw = json.loads(body)
+    except ValueError as error:
+        raise UnreadableRegister(f"not JSON: {error}") from error
+    found = raw.get("schema") if isinstance(raw, dict) else None
+    if found != SCHEMA:
+        raise UnreadableRegister(f"its schema version is {found!r}; this version of athena_assets reads {SCHEMA}")
+    value: V = _read(raw, kind, kind.__name__)
+    return value
+
+
+def _read(raw: Any, kind: Any, path: str) -> Any:
+    if get_origin(kind) is UnionType:
+        options = [each for each in get_args(kind) if each is not NoneType]
+        return None if raw is None else _read(raw, options[0], path)
+    if get_origin(kind) is tuple:
+        if not isinstance(raw, list):
+            raise UnreadableRegister(f"{path} is not a list")
+        return tuple(_read(each, get_args(kind)[0], f"{path}[{index}]") for index, each in enumerate(raw))
+    if hasattr(kind, "__dataclass_fields__"):
+        names = {each.name for each in fields(kind)}
+        if not isinstance(raw, dict) or raw.keys() != names:
+            raise UnreadableRegister(f"{path} does not have exactly the fields {sorted(names)}")
+        hints = get_type_hints(kind)
+        return kind(**{name: _read(raw[name], hints[name], f"{path}.{name}") for name in names})
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        try:
+            return kind(raw)
+        except ValueError as error:
+            raise UnreadableRegister(f"{path}: {error}") from error
+    if kind is float and type(raw) in (int, float):
+        return float(raw)
+    if type(raw) is not kind:
+        raise UnreadableRegister(f"{path} is not a {kind.__name__}")
+    return raw

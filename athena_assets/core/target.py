@@ -1,0 +1,249 @@
+"""Target: a query and the S3 location that its result is published to."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+
+from athena_assets.core import statement
+from athena_assets.core.keys import CONTROL_PREFIX
+from athena_assets.core.location import InvalidLocation, Location, parse_location
+from athena_assets.core.output import InvalidOutput, OutputFormat
+from athena_assets.errors import InvalidTarget
+
+PARTITION = "partition"
+
+_TARGET_NAME = re.compile(r"[A-Za-z0-9_]+(?:/[A-Za-z0-9_]+)*")
+
+
+class OnConflict(StrEnum):
+    """What a caller does when another holds the slot."""
+
+    JOIN = "join"
+    FAIL = "fail"
+
+
+class Reuse(StrEnum):
+    """When a finished publication of the same generation is returned instead of running the query again."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamTable:
+    """A table that the query reads. Lower case, as the Glue catalog stores names."""
+
+    database: str
+    name: str
+    catalog: str = "awsdatacatalog"
+
+    def __str__(self) -> str:
+        return f"{self.catalog}.{self.database}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """One thing to publish. Everything that can be checked without AWS is checked here.
+
+    Args:
+        name: names the target in errors and is its Dagster asset key: letters, digits, `_`, with `/` between parts.
+        query: one SELECT. `${partition}` and `${parameter}` render as whole, quoted string literals.
+        location: `s3://bucket/path/`, where the result is published. With `${partition}` there is one slot per key.
+        database: Glue database in which unqualified table names are looked up.
+        output: an OutputFormat, or just the name of a format.
+        parameters: values of further placeholders. Strings only: cast them in SQL.
+        catalog: the Athena data catalog.
+        workgroup: overrides the workgroup of the AWS settings.
+        upstreams: the tables whose versions decide about reuse; None: they are read from the query.
+        on_conflict: `join` (wait and share the holder's result) or `fail`.
+        reuse: `auto`, `always` or `never`.
+        timeout: seconds that the query may run, counted from the moment its owner knows that Athena accepted it.
+        wait_timeout: seconds to wait for somebody else's work before giving up with SlotBusy.
+        retries: how often an internal or retryable failure of Athena is tried again within one request.
+
+    Raises:
+        InvalidTarget: names the field, the problem and the next step. Nothing was sent to AWS.
+    """
+
+    name: str
+    query: str
+    location: str
+    database: str = "default"
+    output: OutputFormat | str = OutputFormat()  # noqa: RUF009 - a frozen value without identity
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    catalog: str = "AwsDataCatalog"
+    workgroup: str | None = None
+    upstreams: tuple[UpstreamTable, ...] | None = None
+    on_conflict: OnConflict | str = OnConflict.JOIN
+    reuse: Reuse | str = Reuse.AUTO
+    timeout: float = 3600.0
+    wait_timeout: float = 6 * 3600.0
+    retries: int = 2
+
+    def __post_init__(self) -> None:
+        if not _TARGET_NAME.fullmatch(self.name):
+            raise self.invalid(
+                "name", "it is not a valid asset key.", "Use letters, digits and _, with / between parts."
+            )
+        object.__setattr__(self, "output", self._checked_output())
+        object.__setattr__(self, "on_conflict", self._choice("on_conflict", OnConflict))
+        object.__setattr__(self, "reuse", self._choice("reuse", Reuse))
+        object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
+        if self.upstreams is not None:
+            object.__setattr__(self, "upstreams", tuple(self.upstreams))
+        for name in ("timeout", "wait_timeout"):
+            if not getattr(self, name) > 0:
+                raise self.invalid(
+                    name, f"{getattr(self, name)!r} is not a positive number.", "Give seconds above zero."
+                )
+        if self.retries < 0:
+            raise self.invalid("retries", f"{self.retries!r} is negative.", "Give zero or more.")
+        if not self.database or not self.catalog:
+            raise self.invalid("database", "database and catalog must not be empty.", "Name them.")
+        self._check_query()
+        self._check_parameters()
+        self._check_location()
+
+    @property
+    def format(self) -> OutputFormat:
+        """`output` as the checked value that it always is after construction."""
+        assert isinstance(self.output, OutputFormat)
+        return self.output
+
+    @property
+    def partitioned(self) -> bool:
+        return PARTITION in statement.location_placeholders(self.location)
+
+    def location_for(self, partition: str | None) -> Location:
+        """The concrete location of one slot.
+
+        Raises:
+            InvalidTarget: if the key is missing, superfluous, or does not fit into one path segment.
+        """
+        if self.partitioned and partition is None:
+            raise self.invalid("location", "the target is partitioned and no partition key was given.", "Give one.")
+        if not self.partitioned and partition is not None:
+            raise self.invalid(
+                "location",
+                f"partition {partition!r} was asked for, but the location has no ${{partition}}.",
+                "Put ${partition} into the location: else every partition would replace the one before.",
+            )
+        try:
+            return parse_location(statement.render_location(self.location, self._values(partition)))
+        except (statement.InvalidStatement, InvalidLocation) as error:
+            raise self.invalid("location", error.problem, error.next_step) from error
+
+    def query_for(self, partition: str | None) -> str:
+        """The SELECT of one slot, with its placeholders rendered."""
+        try:
+            return statement.render_query(statement.check_query(self.query), self._values(partition))
+        except statement.InvalidStatement as error:
+            raise self.invalid("query", error.problem, error.next_step) from error
+
+    def invalid(self, field_name: str, problem: str, next_step: str) -> InvalidTarget:
+        """The error that names this target and the field at fault."""
+        return InvalidTarget(self.name, field_name, problem, next_step)
+
+    def _values(self, partition: str | None) -> dict[str, str]:
+        return {**self.parameters, **({} if partition is None else {PARTITION: partition})}
+
+    def _checked_output(self) -> OutputFormat:
+        if isinstance(self.output, OutputFormat):
+            return self.output
+        try:
+            return OutputFormat(self.output)
+        except InvalidOutput as error:
+            raise self.invalid(error.field, error.problem, error.next_step) from error
+
+    def _choice(self, name: str, kind: type[StrEnum]) -> StrEnum:
+        value = getattr(self, name)
+        try:
+            return kind(value)
+        except ValueError:
+            choices = ", ".join(kind)
+            raise self.invalid(name, f"{value!r} is unknown.", f"Use one of {choices}.") from None
+
+    def _check_query(self) -> None:
+        try:
+            statement.check_query(self.query)
+            used = statement.query_placeholders(self.query)
+            # Without the label and the staging path, which are shorter than this allowance.
+            statement.check_size(self.query + " " * 2_048)
+        except statement.InvalidStatement as error:
+            raise self.invalid("query", error.problem, error.next_step) from error
+        self._check_names("query", used)
+
+    def _check_names(self, field_name: str, used: frozenset[str]) -> None:
+        for name in sorted(used - self.parameters.keys() - {PARTITION}):
+            raise self.invalid(
+                field_name, f"the placeholder ${{{name}}} has no value.", "Add it to parameters or remove it."
+            )
+
+    def _check_parameters(self) -> None:
+        for name, value in self.parameters.items():
+            if name == PARTITION:
+                raise self.invalid("parameters", f"{name!r} is set by the partition key.", "Choose another name.")
+            if not isinstance(value, str):
+                raise self.invalid("parameters", f"{name!r} is not a string.", "Give a string and cast it in SQL.")
+            if "\0" in value:
+                raise self.invalid("parameters", f"{name!r} holds a NUL character.", "Remove it.")
+
+    def _check_location(self) -> None:
+        try:
+            used = statement.location_placeholders(self.location)
+        except statement.InvalidStatement as error:
+            raise self.invalid("location", error.problem, error.next_step) from error
+        self._check_names("location", used)
+        if PARTITION in statement.query_placeholders(self.query) and not self.partitioned:
+            raise self.invalid(
+                "location",
+                "the query uses ${partition} and the location does not: partitions would replace each other.",
+                "Put ${partition} into the location.",
+            )
+        location = self.location_for("0" if self.partitioned else None)
+        control = Location(location.bucket, CONTROL_PREFIX)
+        if location.overlaps(control):
+            raise self.invalid(
+                "location", f"{location} overlaps the control prefix {control}.", "Choose another prefix."
+            )
+
+
+def check_disjoint(targets: tuple[Target, ...] | list[Target]) -> None:
+    """Refuses a set of targets in which two could write to one place: the same, an ancestor's or a descendant's.
+
+    Locations with placeholders are compared segment by segment; a segment with a placeholder may become any text that
+    begins as it does.
+
+    Raises:
+        InvalidTarget: names the second target of the pair, and the first in the text.
+    """
+    for index, target in enumerate(targets):
+        for other in targets[:index]:
+            if target.name == other.name:
+                raise target.invalid("name", "two targets of this set have it.", "Rename one.")
+            if _may_overlap(target.location, other.location):
+                raise target.invalid(
+                    "location",
+                    f"{target.location} overlaps {other.location} of target {other.name!r}.",
+                    "Give each target a prefix that is neither the same nor inside another's.",
+                )
+
+
+def _may_overlap(one: str, other: str) -> bool:
+    segments = zip(one.rstrip("/").split("/"), other.rstrip("/").split("/"), strict=False)
+    return all(_may_be_equal(left, right) for left, right in segments)
+
+
+def _may_be_equal(one: str, other: str) -> bool:
+    head, placeholder, _ = one.partition("${")
+    other_head, other_placeholder, _ = other.partition("${")
+    if placeholder and other_placeholder:
+        return head.startswith(other_head) or other_head.startswith(head)
+    if placeholder:
+        return other.startswith(head)
+    return one.startswith(other_head) if other_placeholder else one == other

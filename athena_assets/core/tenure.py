@@ -1,0 +1,220 @@
+"""Reading and writing the register: lost replies resolved by looking, and the lease of one owner.
+
+Every change is a conditional write. Whoever fails one because another has written learns it as `LeaseLost` and touches
+nothing more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Concatenate, ParamSpec
+
+from athena_assets import errors
+from athena_assets.core import keys, policy
+from athena_assets.core.effects import (
+    Absent,
+    DrawFraction,
+    DrawId,
+    Effects,
+    ObjectRead,
+    Question,
+    R,
+    ReadClock,
+    ReadObject,
+    Refused,
+    Sleep,
+    Unanswered,
+    WriteObject,
+    Written,
+    perform,
+)
+from athena_assets.core.register import Register, State, UnreadableRegister, decode_register, encode, renewed
+from athena_assets.core.request import Request
+
+P = ParamSpec("P")
+
+
+class LeaseLost(Exception):
+    """Another owner has written the register. Control flow inside the protocol: the caller becomes a joiner."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look at the register. `asked` and `answered` are our monotonic clock around the read; `date` is S3's."""
+
+    register: Register | None
+    etag: str | None
+    asked: float
+    answered: float
+    date: float = 0.0
+    age: float = 0.0
+
+
+def answered(effect: Question[R], request: Request) -> Effects[R]:
+    """Performs a question until it is answered.
+
+    Raises:
+        ServiceUnavailable: after the request's patience.
+    """
+    started = yield from perform(ReadClock())
+    tries = 0
+    while True:
+        answer = yield from perform(effect)
+        if not isinstance(answer, Unanswered):
+            return answer
+        if (yield from perform(ReadClock())) - started > request.patience:
+            raise errors.ServiceUnavailable(
+                request.slot,
+                f"{type(effect).__name__} was not answered for {request.patience:.0f} s ({answer.reason}).",
+                not_done="Nothing was deleted; a query that may be running goes on.",
+                next_step="Publish again when AWS answers: the next caller goes on from what the register says.",
+            )
+        yield from perform(Sleep(policy.backoff(tries, (yield from perform(DrawFraction())))))
+        tries += 1
+
+
+def look(request: Request) -> Effects[Seen]:
+    """Reads the register.
+
+    Raises:
+        RegisterUnreadable: for one that this version does not understand, or that is blocked.
+    """
+    asked = yield from perform(ReadClock())
+    answer = yield from answered(ReadObject(keys.register_key(request.location)), request)
+    now = yield from perform(ReadClock())
+    if isinstance(answer, Absent):
+        return Seen(None, None, asked, now)
+    return Seen(_decoded(answer, request), answer.etag, asked, now, answer.date, answer.age)
+
+
+def _decoded(answer: ObjectRead, request: Request) -> Register:
+    key = keys.register_key(request.location)
+    try:
+        register = decode_register(answer.body)
+    except UnreadableRegister as error:
+        raise errors.RegisterUnreadable(
+            request.slot,
+            f"the register s3://{request.location.bucket}/{key} can't be read: {error}.",
+            not_done="It was left as it is and no query was started.",
+            next_step="Upgrade athena_assets if a newer version wrote it; else restore an earlier object version.",
+        ) from error
+    if register.state is State.BLOCKED:
+        raise errors.RegisterUnreadable(
+            request.slot,
+            "the slot is blocked until a human has looked at it.",
+            not_done="No query was started.",
+            next_step=f"See `failure` in s3://{request.location.bucket}/{key}.",
+        )
+    return register
+
+
+def write(request: Request, before: Seen, register: Register) -> Effects[Seen | None]:
+    """One change of the register, resolved: what we wrote, or None if another wrote first.
+
+    A refused or unanswered write is resolved by reading the register back: our `write_id` stands there (applied), the
+    ETag is still the one we expected (not applied yet: the same bytes are sent again, so a late first copy is harmless),
+    or it is another's.
+
+    Raises:
+        RegisterVanished: the register that we had read is gone.
+        AccessDenied: a definite refusal, with no earlier send unresolved.
+        OutcomeUnknown: no answer for the request's patience.
+    """
+    key = keys.register_key(request.location)
+    effect = WriteObject(key, encode(register), before.etag)
+    started = yield from perform(ReadClock())
+    doubtful = False
+    tries = 0
+    while True:
+        asked = yield from perform(ReadClock())
+        answer = yield from perform(effect)
+        if isinstance(answer, Written):
+            return Seen(register, answer.etag, asked, (yield from perform(ReadClock())), answer.date)
+        doubtful = doubtful or isinstance(answer, Unanswered)
+        try:
+            found = yield from look(request)
+        except errors.ServiceUnavailable as error:
+            raise _unknown(request, str(error)) from error
+        if found.register is not None and found.register.write_id == register.write_id:
+            # `asked` of the send, not of the look: an owner counts its lease from before it sent.
+            return Seen(register, found.etag, asked, found.answered, found.date)
+        if found.register is None and before.register is not None:
+            raise vanished(request)
+        if found.etag != before.etag:
+            return None
+        if isinstance(answer, Refused) and answer.status in (400, 403) and not doubtful:
+            raise errors.AccessDenied(
+                request.slot,
+                f"S3 refused to write the register {key} (HTTP {answer.status} {answer.code}).",
+                not_done="The register is unchanged.",
+                next_step="Allow s3:GetObject and s3:PutObject on the control prefix _athena_assets/ of the bucket.",
+            )
+        if (yield from perform(ReadClock())) - started > request.patience:
+            raise _unknown(request, f"the register was not written for {request.patience:.0f} s ({answer}).")
+        yield from perform(Sleep(policy.backoff(tries, (yield from perform(DrawFraction())))))
+        tries += 1
+
+
+def vanished(request: Request) -> errors.RegisterVanished:
+    """The error for a register that we had read and that is not there any more."""
+    return errors.RegisterVanished(
+        request.slot,
+        f"the register s3://{request.location.bucket}/{keys.register_key(request.location)} was deleted while in use.",
+        not_done="It was not created again: a fence that starts anew could let an old owner publish.",
+        next_step="Restore the object (bucket versioning) or, if nothing is running, move the published files away and "
+        "publish again.",
+    )
+
+
+def _unknown(request: Request, what: str) -> errors.OutcomeUnknown:
+    return errors.OutcomeUnknown(
+        request.slot,
+        f"request {request.id}: {what}",
+        not_done="Nothing was deleted and it is not known whether the last write was applied.",
+        next_step="Publish again with the same request id: it finds out and goes on from there.",
+    )
+
+
+class Tenure:
+    """One caller's ownership of a slot, from the write that took it to the write that releases it."""
+
+    def __init__(self, request: Request, seen: Seen) -> None:
+        self.request = request
+        self._seen = seen
+
+    @property
+    def register(self) -> Register:
+        assert self._seen.register is not None
+        return self._seen.register
+
+    @property
+    def date(self) -> float:
+        """S3's clock at the last read, Unix seconds."""
+        return self._seen.date
+
+    def change(
+        self, transition: Callable[Concatenate[Register, str, P], Register], *args: P.args, **fields: P.kwargs
+    ) -> Effects[None]:
+        """Writes the register that `transition` makes of ours and a fresh write_id. Raises LeaseLost if another wrote."""
+        write_id = yield from perform(DrawId())
+        seen = yield from write(self.request, self._seen, transition(self.register, write_id, *args, **fields))
+        if seen is None:
+            raise LeaseLost
+        self._seen = seen
+
+    def keep(self) -> Effects[None]:
+        """Stands before every side effect: renews the lease if a third of it has passed.
+
+        A hint that saves work: a pause can sit between this check and what follows it. Safety is the conditional writes'.
+        """
+        while True:
+            passed = (yield from perform(ReadClock())) - self._seen.asked
+            if passed <= self.register.lease * policy.RENEW_AFTER:
+                return
+            yield from self.renew()
+            if (yield from perform(ReadClock())) - self._seen.asked <= self.register.lease * policy.ACT_WITHIN:
+                return
+
+    def renew(self) -> Effects[None]:
+        yield from self.change(renewed)
