@@ -1,0 +1,137 @@
+"""The front of the server: log, faults, then Athena, S3 or the rest of moto.
+
+A fault holds its request in the request's own thread, with no lock held.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any
+
+from athena_assets.local import moto_seams, s3_gate
+from athena_assets.local.fault_rules import FaultRules, Rule
+from athena_assets.local.faults import (
+    Delay,
+    DropReply,
+    DropRequest,
+    HoldReply,
+    HoldRequest,
+    Respond,
+    RespondAfterApply,
+)
+from athena_assets.local.http_server import ConnectionDropped, Reply
+from athena_assets.local.identify import Identity, identify
+from athena_assets.local.request_log import DROPPED, RequestLog
+
+CONTROL_PREFIX = "/_embedded/"
+
+AthenaHandler = Callable[[str, bytes, str], Reply]
+ControlHandler = Callable[[str, bytes], Reply]
+
+
+def json_error(status: int, code: str, message: str, **fields: str) -> Reply:
+    """An error of a JSON-protocol service. Extra fields are the modeled members of the error shape."""
+    body = {"__type": code, "Message": message, **fields}
+    return Reply(
+        status,
+        [("Content-Type", "application/x-amz-json-1.1"), ("x-amzn-errortype", code)],
+        json.dumps(body).encode(),
+    )
+
+
+class Gateway:
+    """The application behind every connection."""
+
+    def __init__(self, athena: AthenaHandler, control: ControlHandler, log: RequestLog, rules: FaultRules) -> None:
+        self._moto = moto_seams.build_app()
+        self._athena = athena
+        self._control = control
+        self._log = log
+        self._rules = rules
+
+    def __call__(self, environ: dict[str, Any], body: bytes) -> Reply:
+        path = str(environ.get("PATH_INFO", ""))
+        if path.startswith(CONTROL_PREFIX):
+            return self._control(path.removeprefix(CONTROL_PREFIX), body)
+        identity = identify(environ, body)
+        entry = self._log.open(identity, str(environ.get("HTTP_USER_AGENT", "")))
+        try:
+            reply = self._serve(identity, environ, body)
+        except ConnectionDropped:
+            entry.status = DROPPED
+            raise
+        except Exception:
+            entry.status = 500
+            raise
+        entry.status = reply.status
+        return reply
+
+    def _serve(self, identity: Identity, environ: dict[str, Any], body: bytes) -> Reply:
+        rule = self._rules.catch(identity)
+        if rule is None:
+            return self._apply(identity, environ, body)
+        return self._disturb(rule, identity, environ, body)
+
+    def _disturb(self, rule: Rule, identity: Identity, environ: dict[str, Any], body: bytes) -> Reply:
+        action = rule.fault.action
+        match action:
+            case DropRequest():
+                raise ConnectionDropped
+            case Respond(status, code, message):
+                return self._error(identity, status, code, message)
+            case Delay(seconds):
+                time.sleep(seconds)
+            case HoldRequest():
+                rule.released.wait()
+            case DropReply() | HoldReply() | RespondAfterApply():
+                pass
+        reply = self._apply(identity, environ, body)
+        match action:
+            case DropReply():
+                raise ConnectionDropped
+            case HoldReply():
+                rule.released.wait()
+            case RespondAfterApply(status, code, message):
+                return self._error(identity, status, code, message)
+            case _:
+                pass
+        return reply
+
+    def _error(self, identity: Identity, status: int, code: str, message: str) -> Reply:
+        if identity.service == "s3":
+            return s3_gate.s3_error(status, code, message, identity.key or identity.bucket or "")
+        return json_error(status, code, message)
+
+    def _apply(self, identity: Identity, environ: dict[str, Any], body: bytes) -> Reply:
+        if identity.service == "athena":
+            return self._athena(identity.operation, body, identity.region)
+        if identity.service == "s3":
+            return s3_gate.serve(self._moto, identity, environ, body)
+        if identity.service == "glue":
+            return self._glue(identity, environ, body)
+        # Other services may call back into this server (Step Functions' tasks do), so the lock is not held for them.
+        return moto_seams.call(self._moto, environ)
+
+    def _glue(self, identity: Identity, environ: dict[str, Any], body: bytes) -> Reply:
+        with moto_seams.LOCK:
+            if identity.operation == "UpdateTable":
+                refusal = self._stale_version(identity.region, json.loads(body))
+                if refusal is not None:
+                    return refusal
+            return moto_seams.call(self._moto, environ)
+
+    @staticmethod
+    def _stale_version(region: str, request: dict[str, Any]) -> Reply | None:
+        """`VersionId` is Glue's optimistic lock; moto ignores it."""
+        expected = request.get("VersionId")
+        if expected is None:
+            return None
+        name = str(request.get("TableInput", {}).get("Name"))
+        table = moto_seams.glue_table(region, str(request.get("DatabaseName")), name)
+        if table is None or str(table["VersionId"]) == str(expected):
+            return None
+        return json_error(
+            400, "ConcurrentModificationException", "Update table failed due to concurrent modifications."
+        )

@@ -1,0 +1,138 @@
+"""Every private part of moto that this package leans on, and nothing else does.
+
+moto is pinned; `test_moto_seams.py` fails when one of these moves. Nothing of moto is patched: requests are judged before
+moto sees them, and its stores are read and written through these functions, always under `LOCK`.
+
+Seams: `s3_backends[account]["aws"].buckets[name].keys` (current version of a key, or a delete marker), `FakeKey.etag`,
+`.value`, `.size`, `.metadata`, `FakeBucket.account_id`, `S3Backend.put_object`; `glue_backends[account][region].get_table`,
+`.partitions`, `.as_dict`; `moto_api_backend.reset`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from moto.core import DEFAULT_ACCOUNT_ID
+from moto.glue.models import glue_backends
+from moto.moto_api._internal.models import moto_api_backend
+from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_backend_app
+from moto.s3.models import FakeDeleteMarker, FakeKey, s3_backends
+
+from athena_assets.local.http_server import Reply
+
+ACCOUNT = DEFAULT_ACCOUNT_ID
+
+# One lock for all of moto's state. moto checks and then acts without one, and disposes of an object's buffer while another
+# thread may be reading it. It is held for one moto call at a time: never while a query runs or a fault holds a request.
+LOCK = threading.RLock()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredObject:
+    """An object as a listing would show it."""
+
+    bucket: str
+    key: str
+    etag: str
+    size: int
+
+
+def build_app() -> DomainDispatcherApplication:
+    """moto's own server application: it finds the service of a request and dispatches to it."""
+    return DomainDispatcherApplication(create_backend_app)
+
+
+def call(app: DomainDispatcherApplication, environ: dict[str, Any]) -> Reply:
+    """Runs one request through moto. The caller holds `LOCK` where moto's state matters."""
+    status = 500
+    headers: list[tuple[str, str]] = []
+
+    def start_response(line: str, fields: list[tuple[str, str]], exc_info: Any = None) -> Callable[[bytes], object]:
+        nonlocal status, headers
+        status, headers = int(line.split(" ", 1)[0]), list(fields)
+        return lambda data: None
+
+    chunks = app(environ, start_response)
+    try:
+        body = b"".join(chunks)
+    finally:
+        if hasattr(chunks, "close"):
+            chunks.close()
+    return Reply(status, headers, body)
+
+
+def _bucket(name: str) -> Any | None:
+    return s3_backends[ACCOUNT]["aws"].buckets.get(name)
+
+
+def _live_key(bucket: Any, key: str) -> FakeKey | None:
+    found = bucket.keys.get(key)
+    return None if isinstance(found, FakeDeleteMarker) else found
+
+
+def bucket_owner(name: str) -> str | None:
+    """Account of the bucket's owner; `None` if there is no such bucket."""
+    with LOCK:
+        bucket = _bucket(name)
+        return None if bucket is None else str(bucket.account_id)
+
+
+def current_etag(bucket: str, key: str) -> str | None:
+    """ETag without quotes; `None` if the key (or its bucket) does not exist."""
+    with LOCK:
+        holder = _bucket(bucket)
+        found = None if holder is None else _live_key(holder, key)
+        return None if found is None else found.etag.strip('"')
+
+
+def list_objects(bucket: str, prefix: str) -> list[StoredObject]:
+    """All current objects under a prefix, in key order; empty if there is no such bucket."""
+    with LOCK:
+        holder = _bucket(bucket)
+        if holder is None:
+            return []
+        names = sorted(name for name in holder.keys if name.startswith(prefix))
+        keys = [(name, _live_key(holder, name)) for name in names]
+        return [StoredObject(bucket, name, key.etag.strip('"'), int(key.size)) for name, key in keys if key is not None]
+
+
+def read_object(bucket: str, key: str) -> tuple[str, bytes] | None:
+    """ETag and content of one object, read in one moment; `None` if it is gone."""
+    with LOCK:
+        holder = _bucket(bucket)
+        found = None if holder is None else _live_key(holder, key)
+        return None if found is None else (found.etag.strip('"'), found.value)
+
+
+def put_object(bucket: str, key: str, body: bytes, unless: Callable[[], bool]) -> bool:
+    """An unconditional PUT from inside. `unless` is asked under the lock: `True` means that nothing was written."""
+    with LOCK:
+        if unless():
+            return False
+        s3_backends[ACCOUNT]["aws"].put_object(bucket, key, body)
+        return True
+
+
+def glue_table(region: str, database: str, name: str) -> dict[str, Any] | None:
+    """GetTable's `Table` with a list of partitions (as GetPartitions has them) under `Partitions`; `None` if absent."""
+    with LOCK:
+        holder = glue_backends[ACCOUNT][region].databases.get(database)
+        table = None if holder is None else holder.tables.get(name)
+        if table is None:
+            return None
+        return {**table.as_dict(), "Partitions": [entry.as_dict() for entry in table.partitions.values()]}
+
+
+def glue_has_database(region: str, database: str) -> bool:
+    """Whether the catalog has this database."""
+    with LOCK:
+        return database in glue_backends[ACCOUNT][region].databases
+
+
+def reset() -> None:
+    """Empties every moto backend of this process."""
+    with LOCK:
+        moto_api_backend.reset()

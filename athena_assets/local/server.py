@@ -1,0 +1,92 @@
+"""The server process: `python -m athena_assets.local.server --port 0`.
+
+Prints one JSON line with its port as soon as it listens. With `--parent-pid` it ends when that process is no longer its
+parent, however the parent ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+# moto reads these when it is imported. Virtual-host addressing does not exist on 127.0.0.1, and CORS is for browsers.
+os.environ.setdefault("MOTO_DISABLE_GLOBAL_CORS", "true")
+os.environ.setdefault("S3_IGNORE_SUBDOMAIN_BUCKETNAME", "true")
+
+from athena_assets.local.athena_api import AthenaApi  # noqa: E402
+from athena_assets.local.athena_history import History  # noqa: E402
+from athena_assets.local.athena_runner import Runner  # noqa: E402
+from athena_assets.local.control import Control  # noqa: E402
+from athena_assets.local.fault_rules import FaultRules  # noqa: E402
+from athena_assets.local.gateway import Gateway  # noqa: E402
+from athena_assets.local.http_server import LoopbackServer  # noqa: E402
+from athena_assets.local.query_faults import QueryFaults  # noqa: E402
+from athena_assets.local.request_log import RequestLog  # noqa: E402
+from athena_assets.local.workgroups import WorkGroups  # noqa: E402
+
+PARENT_CHECK_SECONDS = 0.1
+
+
+def build_gateway(cache_folder: Path, rows_per_file: int | None = None) -> Gateway:
+    """The whole embedded AWS as one application."""
+    log, rules, query_faults = RequestLog(), FaultRules(), QueryFaults()
+    if rows_per_file is not None:
+        query_faults.rows_per_file = rows_per_file
+    history, workgroups = History(), WorkGroups()
+    runner = Runner(query_faults, cache_folder)
+    control = Control(log, rules, query_faults, history, runner, workgroups)
+    return Gateway(AthenaApi(history, runner, workgroups), control, log, rules)
+
+
+def _end(folder: Path) -> NoReturn:
+    """Query threads and held requests may be anywhere: the process ends without waiting for them."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
+def _watch_parent(parent: int, folder: Path) -> None:
+    while os.getppid() == parent:
+        time.sleep(PARENT_CHECK_SECONDS)
+    _end(folder)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Serves until a signal or the parent's death."""
+    parser = argparse.ArgumentParser(description="The embedded AWS, for tests and demonstrations.")
+    parser.add_argument("--host", default="127.0.0.1", help="127.0.0.1; anything else is refused")
+    parser.add_argument("--port", type=int, default=0, help="0: a free one")
+    parser.add_argument("--parent-pid", type=int, help="end when this process is gone")
+    parser.add_argument("--rows-per-file", type=int, help="rows in each file that an UNLOAD writes")
+    options = parser.parse_args(arguments)
+
+    folder = Path(tempfile.mkdtemp(prefix="embedded-aws-"))
+
+    def on_signal(number: int, frame: FrameType | None) -> None:
+        _end(folder)
+
+    signal.signal(signal.SIGTERM, on_signal)
+    signal.signal(signal.SIGINT, on_signal)
+    if options.parent_pid is not None:
+        threading.Thread(target=_watch_parent, args=(options.parent_pid, folder), daemon=True).start()
+    try:
+        server = LoopbackServer(options.host, options.port, build_gateway(folder, options.rows_per_file))
+    except (ValueError, OSError) as error:
+        shutil.rmtree(folder, ignore_errors=True)
+        sys.exit(f"embedded AWS: {error}")
+    os.environ["MOTO_PORT"] = str(server.port)  # Step Functions' tasks call back here
+    print(json.dumps({"port": server.port, "pid": os.getpid()}), flush=True)
+    server.serve_forever()
+
+
+if __name__ == "__main__":
+    main()
