@@ -25,7 +25,7 @@ class AthenaAssetsError(Exception):
         self.next_step = next_step
 
     def __reduce__(self) -> tuple[object, ...]:
-        # Exceptions cross process boundaries (multiprocessing, Dagster); keyword-only arguments need help to be pickled.
+        # Exceptions cross process boundaries (multiprocessing, Dagster); pickle can't pass keyword-only arguments.
         return (_rebuild, (type(self), self.args, self.__dict__))
 
 
@@ -144,4 +144,4 @@ class QueryCancelled(QueryFailed):
 
 
 class ResultInvalid(QueryFailed):
-    """The query succeeded but its files can't be proved to be its result (data manifest missing or contradicted by S3)."""
+    """The query succeeded but its files can't be proved to be its result: S3 and the data manifest disagree."""

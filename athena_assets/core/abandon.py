@@ -39,11 +39,10 @@ def _stop_and_release(request: Request, session: str) -> Effects[None]:
     if found.state not in (State.SUBMITTING, State.RUNNING):
         return  # a committed publication is rolled forward by whoever comes next
     tenure = Tenure(request, seen)
-    if found.state is State.SUBMITTING:
-        # Athena may have accepted the query although its id was not noted: the token tells.
-        if (yield from attempts.submit(tenure)) is not None:
-            yield from tenure.change(register.released)
-            return
+    # Athena may have accepted the query although its id was not noted: the token tells.
+    if found.state is State.SUBMITTING and (yield from attempts.submit(tenure)) is not None:
+        yield from tenure.change(register.released)
+        return
     query_id = tenure.register.current.accepted_query
     yield from perform(StopQuery(query_id))
     while True:

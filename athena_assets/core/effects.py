@@ -144,6 +144,7 @@ class FailureKind(StrEnum):
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
     RESULT_INVALID = "result_invalid"
+    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ class UpstreamVersion:
 
     table: str
     version: str | None
+    given: bool = False  # by the caller; it is taken to hold for the whole request
 
 
 def definition_fingerprint(

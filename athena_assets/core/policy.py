@@ -25,6 +25,7 @@ _ERRORS: dict[FailureKind, tuple[type[errors.QueryFailed], str]] = {
     ),
     FailureKind.TIMED_OUT: (errors.QueryTimedOut, "Raise the target's timeout or make the query cheaper."),
     FailureKind.CANCELLED: (errors.QueryCancelled, "Publish again if the result is still wanted."),
+    FailureKind.OTHER: (errors.QueryFailed, "Read Athena's reason, then publish again."),
     FailureKind.RESULT_INVALID: (
         errors.ResultInvalid,
         "Publish again: the query runs anew into a fresh staging prefix.",

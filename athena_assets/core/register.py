@@ -30,7 +30,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Who holds the slot. `session` is fresh for every publishing call; `run` names the Dagster run, if there is one."""
+    """Who holds the slot. `session` is fresh for every publishing call; `run` names the Dagster run, if any."""
 
     session: str
     host: str
@@ -165,7 +165,7 @@ def acquired(before: Register | None, write_id: str, *, owner: Owner, lease: flo
 
 
 def taken_over(
-    before: Register, *, write_id: str, owner: Owner, lease: float, start: StartParameters | None
+    before: Register, write_id: str, *, owner: Owner, lease: float, start: StartParameters | None
 ) -> Register:
     """The fence rises and the attempt stays; while submitting, the taker's parameters are recorded before it probes."""
     assert before.state in (State.SUBMITTING, State.RUNNING, State.PUBLISHING)

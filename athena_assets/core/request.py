@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from athena_assets.core import policy, statement
+from athena_assets.core import keys, policy, statement
 from athena_assets.core.generation import UpstreamVersion, definition_fingerprint
 from athena_assets.core.location import Location
 from athena_assets.core.register import Publication, StartParameters
@@ -63,6 +63,10 @@ class Request:
     @property
     def reuse(self) -> Reuse:
         return Reuse.NEVER if self.force else Reuse(self.target.reuse)
+
+    def check(self) -> None:
+        """Raises InvalidTarget for a rendered statement that Athena would refuse for its length."""
+        self.start_parameters(keys.staging_prefix(self.location, 10**8, 99, "0" * 16), 10**8, 99)
 
     def start_parameters(self, staging: str, fence: int, attempt: int) -> StartParameters:
         """The exact parameters of this caller's StartQueryExecution for one attempt.

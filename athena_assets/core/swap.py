@@ -146,12 +146,14 @@ def _still_reusable(attempt: Attempt) -> Effects[bool]:
     """Known before the query and unchanged after it: only then do the upstream versions say what the query read."""
     if not attempt.reusable:
         return False
+    before = tuple(each for each in attempt.upstreams if not each.given)
+    if not before:
+        return True
     tables = []
-    for each in attempt.upstreams:
+    for each in before:
         catalog, database, name = each.table.split(".", 2)
         tables.append(UpstreamTable(database, name, catalog))
-    after = yield from perform(ResolveUpstreams(tuple(tables)))
-    return after == attempt.upstreams
+    return (yield from perform(ResolveUpstreams(tuple(tables)))) == before
 
 
 def _write_once(tenure: Tenure, key: str, manifest: Manifest) -> Effects[None]:
@@ -179,7 +181,7 @@ def _write_once(tenure: Tenure, key: str, manifest: Manifest) -> Effects[None]:
 
 
 def project(tenure: Tenure) -> Effects[bool]:
-    """Rolls the committed publication forward by its manifest, and releases the slot. False: the publication is lost."""
+    """Rolls the committed publication forward by its manifest and releases the slot. False: it is lost."""
     request, publication = tenure.request, tenure.register.publication
     assert publication is not None
     body = yield from answered(ReadObject(publication.manifest), request)

@@ -112,9 +112,9 @@ def _decoded(answer: ObjectRead, request: Request) -> Register:
 def write(request: Request, before: Seen, register: Register) -> Effects[Seen | None]:
     """One change of the register, resolved: what we wrote, or None if another wrote first.
 
-    A refused or unanswered write is resolved by reading the register back: our `write_id` stands there (applied), the
-    ETag is still the one we expected (not applied yet: the same bytes are sent again, so a late first copy is harmless),
-    or it is another's.
+    A refused or unanswered write is resolved by reading the register back: our `write_id` stands there (applied), or
+    the ETag is still the one we expected (not applied yet: the same bytes are sent again, so a late first copy is
+    harmless), or it is another's.
 
     Raises:
         RegisterVanished: the register that we had read is gone.
@@ -196,7 +196,7 @@ class Tenure:
     def change(
         self, transition: Callable[Concatenate[Register, str, P], Register], *args: P.args, **fields: P.kwargs
     ) -> Effects[None]:
-        """Writes the register that `transition` makes of ours and a fresh write_id. Raises LeaseLost if another wrote."""
+        """Writes what `transition` makes of our register and a fresh write_id. Raises LeaseLost if another wrote."""
         write_id = yield from perform(DrawId())
         seen = yield from write(self.request, self._seen, transition(self.register, write_id, *args, **fields))
         if seen is None:
@@ -206,7 +206,7 @@ class Tenure:
     def keep(self) -> Effects[None]:
         """Stands before every side effect: renews the lease if a third of it has passed.
 
-        A hint that saves work: a pause can sit between this check and what follows it. Safety is the conditional writes'.
+        A hint that saves work: a pause can sit between check and effect. Safety is in the conditional writes.
         """
         while True:
             passed = (yield from perform(ReadClock())) - self._seen.asked

@@ -1,0 +1,199 @@
+"""Athena: start, poll and stop a query, and what its failures mean."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from athena_assets import errors
+from athena_assets.aws.replies import Refusal, call, denied, question
+from athena_assets.aws.session import AwsClients
+from athena_assets.core.effects import (
+    CountRows,
+    Done,
+    FailureKind,
+    PollQuery,
+    QueryMissing,
+    QueryStarted,
+    QueryState,
+    QueryStatus,
+    StartQuery,
+    StartRejected,
+    StartThrottled,
+    StopQuery,
+    TokenMismatch,
+    Unanswered,
+)
+from athena_assets.core.location import InvalidLocation, parse_location
+from athena_assets.core.register import Statistics
+from athena_assets.core.target import Target
+
+if TYPE_CHECKING:
+    from mypy_boto3_athena.type_defs import QueryExecutionStatusTypeDef, QueryExecutionTypeDef
+
+# Athena user guide, "Athena error catalog": these two types are "Query timed out".
+_TIMED_OUT_TYPES = (206, 210)
+# Athena gives no code for it. Recorded example of a StateChangeReason: "Query cancelled! : Bytes scanned limit was
+# exceeded".
+_SCAN_LIMIT_REASON = "bytes scanned limit was exceeded"
+
+
+class Athena:
+    """Performs the protocol's Athena effects. `slot` is what errors name."""
+
+    def __init__(self, clients: AwsClients, slot: str) -> None:
+        self._clients = clients
+        self._slot = slot
+
+    def start(self, effect: StartQuery) -> QueryStarted | TokenMismatch | StartThrottled | StartRejected | Unanswered:
+        parameters = effect.parameters
+        result: dict[str, str] = {}
+        if parameters.output_location is not None:
+            result["OutputLocation"] = parameters.output_location
+            if self._clients.settings.expected_bucket_owner is not None:
+                result["ExpectedBucketOwner"] = self._clients.settings.expected_bucket_owner
+        answer = call(
+            self._slot,
+            self._clients.athena_once.start_query_execution,
+            {
+                "QueryString": parameters.query,
+                "ClientRequestToken": effect.token,
+                "QueryExecutionContext": {"Catalog": parameters.catalog, "Database": parameters.database},
+                "WorkGroup": parameters.workgroup,
+                "ResultConfiguration": result or None,
+            },
+        )
+        if isinstance(answer, Unanswered):
+            return answer
+        if isinstance(answer, Refusal):
+            if answer.athena_code == "IDEMPOTENT_PARAMETER_MISMATCH":
+                return TokenMismatch()
+            if answer.throttled:
+                return StartThrottled(answer.message or answer.code)
+            if answer.code == "InvalidRequestException":
+                return StartRejected(answer.message)
+            raise denied(self._slot, "StartQueryExecution", f"HTTP {answer.status} {answer.code}: {answer.message}")
+        return QueryStarted(answer["QueryExecutionId"])
+
+    def poll(self, effect: PollQuery) -> QueryStatus | QueryMissing | Unanswered:
+        answer = call(self._slot, self._clients.athena.get_query_execution, {"QueryExecutionId": effect.query_id})
+        if isinstance(answer, Unanswered):
+            return answer
+        if isinstance(answer, Refusal):
+            if answer.throttled:
+                return Unanswered(answer.code)
+            if answer.code == "InvalidRequestException":
+                return QueryMissing()
+            raise denied(self._slot, "GetQueryExecution", f"HTTP {answer.status} {answer.code}: {answer.message}")
+        return query_status(answer["QueryExecution"])
+
+    def stop(self, effect: StopQuery) -> Done | Unanswered:
+        """Stop succeeds on a finished query; sending it again is harmless."""
+        answer = call(self._slot, self._clients.athena.stop_query_execution, {"QueryExecutionId": effect.query_id})
+        if isinstance(answer, Refusal):
+            return Unanswered(f"HTTP {answer.status} {answer.code}")
+        return answer if isinstance(answer, Unanswered) else Done()
+
+    def count_rows(self, effect: CountRows) -> int | None:
+        answer = call(
+            self._slot,
+            self._clients.athena.get_query_runtime_statistics,
+            {"QueryExecutionId": effect.query_id},
+        )
+        if isinstance(answer, Refusal | Unanswered):
+            return None  # late, missing or not permitted: the number is optional everywhere
+        return answer["QueryRuntimeStatistics"].get("Rows", {}).get("OutputRows")
+
+    def result_location(self, target: Target, workgroup: str, wanted: str | None) -> str | None:
+        """The result location to send with a query of this workgroup: None where the workgroup's own holds.
+
+        Raises:
+            WorkgroupConflict: the workgroup enforces another location, gives none, or its location overlaps the target.
+        """
+        answer = question(self._slot, self._clients.athena.get_work_group, {"WorkGroup": workgroup})
+        if isinstance(answer, Refusal | Unanswered):
+            raise errors.ServiceUnavailable(
+                self._slot,
+                f"GetWorkGroup did not answer about {workgroup!r} ({answer}).",
+                not_done="No query was started.",
+                next_step="Publish again when Athena answers.",
+            )
+        configuration = answer["WorkGroup"].get("Configuration", {})
+        own = configuration.get("ResultConfiguration", {}).get("OutputLocation") or None
+        enforced = bool(configuration.get("EnforceWorkGroupConfiguration"))
+        if enforced and own is not None and wanted is not None and wanted.rstrip("/") != own.rstrip("/"):
+            raise self._conflict(
+                target,
+                f"workgroup {workgroup!r} enforces the result location {own}, the settings ask for {wanted}.",
+                "Leave output_location out, or use another workgroup.",
+            )
+        managed = configuration.get("ManagedQueryResultsConfiguration", {}).get("Enabled", False)
+        effective = own if enforced and own is not None else wanted or own
+        if effective is None and not managed:
+            raise self._conflict(
+                target,
+                f"neither the settings nor workgroup {workgroup!r} name a query result location.",
+                "Set output_location to s3://bucket/path/ outside the target's location.",
+            )
+        if effective is not None:
+            self._check_apart(target, effective)
+        return None if enforced and own is not None else wanted
+
+    def _check_apart(self, target: Target, output_location: str) -> None:
+        """The result location must not be the destination, above it, or below it: its files would be published rows."""
+        bucket = output_location.removeprefix("s3://").partition("/")[0]
+        whole_bucket = output_location.rstrip("/") == f"s3://{bucket}"
+        try:
+            overlaps = not whole_bucket and parse_location(output_location).overlaps(parse_location(self._slot))
+        except InvalidLocation as error:
+            raise self._conflict(target, f"the query result location: {error.problem}", error.next_step) from error
+        if overlaps or (whole_bucket and parse_location(self._slot).bucket == bucket):
+            raise self._conflict(
+                target,
+                f"the query result location {output_location} overlaps the target's location {self._slot}.",
+                "Use a result location of its own, neither above nor below the target.",
+            )
+
+    def _conflict(self, target: Target, what: str, next_step: str) -> errors.WorkgroupConflict:
+        return errors.WorkgroupConflict(
+            f"target {target.name!r}, output_location", what, not_done="No query was started.", next_step=next_step
+        )
+
+
+def query_status(execution: QueryExecutionTypeDef) -> QueryStatus:
+    """GetQueryExecution's answer in the protocol's terms."""
+    status = execution["Status"]
+    measured = execution.get("Statistics", {})
+    statistics = Statistics(
+        bytes_scanned=measured.get("DataScannedInBytes"),
+        queue_ms=measured.get("QueryQueueTimeInMillis"),
+        engine_ms=measured.get("EngineExecutionTimeInMillis"),
+        total_ms=measured.get("TotalExecutionTimeInMillis"),
+    )
+    match status["State"]:
+        case "SUCCEEDED":
+            return QueryStatus(
+                QueryState.SUCCEEDED,
+                data_manifest=measured.get("DataManifestLocation") or None,
+                statistics=statistics,
+            )
+        case "FAILED" | "CANCELLED":
+            reason = status.get("StateChangeReason") or f"Athena gave no reason ({status['State']})"
+            return QueryStatus(QueryState.FAILED, failure_kind(status), reason, statistics=statistics)
+        case _:
+            return QueryStatus(QueryState.ACTIVE)
+
+
+def failure_kind(status: QueryExecutionStatusTypeDef) -> FailureKind:
+    """Why a FAILED or CANCELLED query ended, by AthenaError where there is one."""
+    if _SCAN_LIMIT_REASON in status.get("StateChangeReason", "").lower():
+        return FailureKind.SCAN_LIMIT
+    if status["State"] == "CANCELLED":
+        return FailureKind.CANCELLED
+    error = status.get("AthenaError", {})
+    if error.get("ErrorType") in _TIMED_OUT_TYPES:
+        return FailureKind.TIMED_OUT
+    if error.get("ErrorCategory") == 2:
+        return FailureKind.USER_ERROR
+    if error.get("Retryable"):
+        return FailureKind.RETRYABLE
+    return FailureKind.INTERNAL if error.get("ErrorCategory") == 1 else FailureKind.OTHER

@@ -1,0 +1,108 @@
+"""Sorts botocore's exceptions: a definite refusal, no answer that tells anything, or nothing that a wait can cure.
+
+Branches on the HTTP status first, then on the error code (codes of S3's and Athena's API references).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from botocore.exceptions import (
+    BotoCoreError,
+    ClientError,
+    CredentialRetrievalError,
+    LoginRefreshRequired,
+    NoCredentialsError,
+    NoRegionError,
+    PartialCredentialsError,
+    SSOError,
+)
+
+from athena_assets.core.effects import Refused, Unanswered
+from athena_assets.errors import AccessDenied
+
+T = TypeVar("T")
+
+_THROTTLED = frozenset(
+    {"SlowDown", "Throttling", "ThrottlingException", "TooManyRequestsException", "RequestLimitExceeded"}
+)
+_NO_ANSWER = _THROTTLED | {"RequestTimeout", "InternalError", "InternalServerException", "ServiceUnavailable"}
+_CREDENTIALS = frozenset(
+    {"ExpiredToken", "ExpiredTokenException", "InvalidToken", "UnrecognizedClientException", "InvalidClientTokenId"}
+)
+_UNUSABLE = (
+    CredentialRetrievalError,
+    LoginRefreshRequired,
+    NoCredentialsError,
+    NoRegionError,
+    PartialCredentialsError,
+    SSOError,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """AWS's definite refusal: HTTP status, error code and message, and Athena's own code where it gives one."""
+
+    status: int
+    code: str
+    message: str
+    athena_code: str | None = None
+
+    @property
+    def throttled(self) -> bool:
+        return self.code in _THROTTLED
+
+    def as_answer(self) -> Refused:
+        return Refused(self.status, self.code)
+
+
+def call(subject: str, operation: Callable[..., T], arguments: Mapping[str, Any]) -> T | Refusal | Unanswered:
+    """Performs one SDK call.
+
+    Raises:
+        AccessDenied: if there are no valid credentials at all. A refusal for want of a permission is returned: what it
+            means depends on the call.
+    """
+    try:
+        return operation(**{name: value for name, value in arguments.items() if value is not None})
+    except ClientError as error:
+        status = int(error.response["ResponseMetadata"]["HTTPStatusCode"])
+        details: Mapping[str, Any] = error.response
+        code = str(details["Error"].get("Code", status))
+        message = str(details["Error"].get("Message", ""))
+        if code in _CREDENTIALS:
+            raise denied(subject, error.operation_name, f"{code}: {message}") from error
+        if (status >= 500 and status != 501) or code in _NO_ANSWER - _THROTTLED:
+            return Unanswered(f"HTTP {status} {code}")
+        athena_code = details.get("AthenaErrorCode")
+        return Refusal(status, code, message, None if athena_code is None else str(athena_code))
+    except _UNUSABLE as error:
+        raise denied(subject, "the call", str(error)) from error
+    except BotoCoreError as error:
+        # Connection refused, reset, closed, timed out, or a reply that can't be read: applied or not, nobody knows.
+        return Unanswered(f"{type(error).__name__}: {error}")
+
+
+def denied(subject: str, operation: str, why: str) -> AccessDenied:
+    return AccessDenied(
+        subject,
+        f"AWS refused {operation} ({why}).",
+        not_done="The slot keeps its state; a query that runs goes on.",
+        next_step="Mend credentials, permissions or the bucket's name (README, 'Point it at my account'), then publish "
+        "again: the next caller goes on from here.",
+    )
+
+
+def question(subject: str, operation: Callable[..., T], arguments: Mapping[str, Any]) -> T | Refusal | Unanswered:
+    """A call that changes nothing: throttled is unanswered, and a missing permission or bucket is raised."""
+    answer = call(subject, operation, arguments)
+    if not isinstance(answer, Refusal):
+        return answer
+    if answer.throttled:
+        return Unanswered(f"HTTP {answer.status} {answer.code}")
+    if answer.status in (301, 400, 401, 403) or answer.code == "NoSuchBucket":
+        raise denied(subject, getattr(operation, "__name__", "the call"), f"HTTP {answer.status} {answer.code}")
+    return answer

@@ -1,0 +1,101 @@
+"""The AWS settings and the clients made from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+import boto3
+from botocore.config import Config
+
+if TYPE_CHECKING:
+    from mypy_boto3_athena import AthenaClient
+    from mypy_boto3_glue import GlueClient
+    from mypy_boto3_s3 import S3Client
+
+CONNECT_TIMEOUT = 5  # seconds
+READ_TIMEOUT = 20
+POOL = 100  # connections for each client: threads share one
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AwsSettings:
+    """How to reach AWS. None means boto3's own default (environment, profile, instance role).
+
+    Args:
+        region: for example `eu-central-1`.
+        profile: a profile of the shared AWS configuration.
+        endpoint_url: one endpoint for all services, such as the embedded AWS.
+        access_key_id, secret_access_key, session_token: explicit credentials.
+        workgroup: Athena workgroup of targets that name none.
+        output_location: where Athena writes data manifests, `s3://...`; None: where the workgroup says.
+        expected_bucket_owner: 12-digit account id; S3 refuses a call on a bucket of another account.
+    """
+
+    region: str | None = None
+    profile: str | None = None
+    endpoint_url: str | None = None
+    access_key_id: str | None = None
+    secret_access_key: str | None = field(default=None, repr=False)
+    session_token: str | None = field(default=None, repr=False)
+    workgroup: str = "primary"
+    output_location: str | None = None
+    expected_bucket_owner: str | None = None
+
+
+class AwsClients:
+    """Clients of one session, made when first used. Clients are thread-safe (boto3 guide, "Clients")."""
+
+    def __init__(self, settings: AwsSettings) -> None:
+        self.settings = settings
+        self._session = boto3.session.Session(
+            aws_access_key_id=settings.access_key_id,
+            aws_secret_access_key=settings.secret_access_key,
+            aws_session_token=settings.session_token,
+            region_name=settings.region,
+            profile_name=settings.profile,
+        )
+
+    @property
+    def region(self) -> str | None:
+        return self._session.region_name
+
+    @cached_property
+    def s3(self) -> S3Client:
+        """For reads: the SDK tries again."""
+        client: S3Client = self._client("s3", attempts=4)
+        return client
+
+    @cached_property
+    def s3_once(self) -> S3Client:
+        """For writes: one HTTP attempt. An SDK's retry would report our own first, applied write as refused."""
+        client: S3Client = self._client("s3", attempts=1)
+        return client
+
+    @cached_property
+    def athena(self) -> AthenaClient:
+        client: AthenaClient = self._client("athena", attempts=4)
+        return client
+
+    @cached_property
+    def athena_once(self) -> AthenaClient:
+        client: AthenaClient = self._client("athena", attempts=1)
+        return client
+
+    @cached_property
+    def glue(self) -> GlueClient:
+        client: GlueClient = self._client("glue", attempts=6)
+        return client
+
+    def _client(self, service: str, *, attempts: int) -> Any:
+        config = Config(
+            connect_timeout=CONNECT_TIMEOUT,
+            read_timeout=READ_TIMEOUT,
+            max_pool_connections=POOL,
+            retries={"total_max_attempts": attempts, "mode": "standard"},
+            tcp_keepalive=True,
+            user_agent_extra=f"athena_assets/{version('athena_assets')}",
+        )
+        return self._session.client(service, endpoint_url=self.settings.endpoint_url, config=config)  # type: ignore[call-overload]
