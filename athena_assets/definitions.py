@@ -1,0 +1,26 @@
+"""What Dagster loads: the targets in defs/, and the resource that publishes them.
+
+Three environment variables say where: ATHENA_ASSETS_BUCKET, ATHENA_ASSETS_WORKGROUP and ATHENA_ASSETS_OUTPUT_LOCATION.
+Region, credentials and endpoint are boto3's own (AWS_REGION and so on). Nothing is called while loading.
+"""
+
+import os
+from pathlib import Path
+
+import dagster as dg
+
+from athena_assets.orchestration import AthenaUnloadResource
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    bucket = os.environ.get("ATHENA_ASSETS_BUCKET", "athena-assets-demo")
+    athena = AthenaUnloadResource(
+        workgroup=os.environ.get("ATHENA_ASSETS_WORKGROUP", "primary"),
+        output_location=os.environ.get("ATHENA_ASSETS_OUTPUT_LOCATION", f"s3://{bucket}/athena-results/"),
+    )
+    return dg.Definitions.merge(
+        dg.load_from_defs_folder(path_within_project=Path(__file__).parent),
+        # Steps in the run's own process: a run that is killed leaves none behind, and a run starts seconds sooner.
+        dg.Definitions(resources={"athena": athena}, executor=dg.in_process_executor),
+    )

@@ -1,0 +1,1 @@
+"""This deployment's targets. Everything in this folder is loaded by definitions.py."""

@@ -1,0 +1,6 @@
+"""Dagster assets that are Athena UNLOADs."""
+
+from athena_assets.orchestration.assets import UnloadConfig, build_unload_asset, unload_assets
+from athena_assets.orchestration.resource import AthenaUnloadResource
+
+__all__ = ["AthenaUnloadResource", "UnloadConfig", "build_unload_asset", "unload_assets"]

@@ -1,0 +1,30 @@
+"""The name under which Dagster counts the runs of one target.
+
+A throttle that saves money, and no guarantee: two processes that claim a pool's only place at one moment can both get
+it. That one of them publishes is the register's doing.
+"""
+
+from athena_assets.core.target import Target
+
+CONCURRENCY_KEY_TAG = "dagster/concurrency_key"
+"""Op tag: the same limit as the pool, for those who search by tag."""
+
+SLOT_TAG = "athena_assets/slot"
+"""Run tag that dagster.yaml serialises in the run queue; it is for those who request runs."""
+
+
+def pool_name(target: Target) -> str:
+    """The canonical location of the target: one pool for a target, shared by its partitions.
+
+    A pool's name holds no space (Dagster: `^\\S+$`), so ` ` is written `%20`, and `%` is written `%25` to keep two
+    locations apart.
+    """
+    if target.partitioned:
+        # No partition is known here: its placeholder stays, and the others have their values.
+        location = target.location
+        for name, value in target.parameters.items():
+            location = location.replace(f"${{{name}}}", value)
+        location = location.rstrip("/") + "/"
+    else:
+        location = str(target.location_for(None))
+    return location.replace("%", "%25").replace(" ", "%20")

@@ -1,0 +1,80 @@
+"""The Dagster resource: settings in, publisher out."""
+
+import dagster as dg
+from pydantic import Field, PrivateAttr
+from pydantic.config import JsonDict
+
+from athena_assets.aws.session import AwsSettings
+from athena_assets.core.policy import LEASE_SECONDS
+from athena_assets.unload import Publisher
+
+# Dagster masks such a field's value wherever it shows a resource's configuration.
+_SECRET: JsonDict = {"dagster__is_secret": True}
+
+
+class AthenaUnloadResource(dg.ConfigurableResource["AthenaUnloadResource"]):
+    """How to reach AWS, for the assets of `build_unload_asset` and `unload_assets`.
+
+    Credentials are best left to boto3's own chain (role, profile, environment); else give them as `dg.EnvVar`.
+    The names are those of dagster-aws's S3Resource. It is not the base class: its `max_attempts`, `use_ssl` and
+    `verify` would stand in the launchpad without effect, because what a call's repetition means is decided per call.
+    """
+
+    region_name: str | None = Field(
+        default=None, description="AWS region, such as eu-central-1. None: the one that boto3 finds."
+    )
+    profile_name: str | None = Field(
+        default=None, description="Profile of the shared AWS configuration. None: the default one."
+    )
+    endpoint_url: str | None = Field(
+        default=None, description="One endpoint for all services, such as the embedded AWS. None: AWS itself."
+    )
+    aws_access_key_id: str | None = Field(
+        default=None, description="Access key id, best as EnvVar. None: boto3's credential chain."
+    )
+    aws_secret_access_key: str | None = Field(
+        default=None,
+        description="Secret access key, best as EnvVar. None: boto3's credential chain.",
+        repr=False,
+        json_schema_extra=_SECRET,
+    )
+    aws_session_token: str | None = Field(
+        default=None,
+        description="Session token of temporary credentials, best as EnvVar. None: there is none.",
+        repr=False,
+        json_schema_extra=_SECRET,
+    )
+    workgroup: str = Field(default="primary", description="Athena workgroup of targets that name none.")
+    output_location: str | None = Field(
+        default=None,
+        description="Where Athena writes query results, which for an UNLOAD is the list of its files: s3://bucket/path/."
+        " Never a target's location. None: what the workgroup says.",
+    )
+    expected_bucket_owner: str | None = Field(
+        default=None,
+        description="12-digit account id: calls on a bucket of another account are refused. None: not checked.",
+    )
+    lease_seconds: float = Field(
+        default=LEASE_SECONDS,
+        description="Seconds after which a caller that died may be replaced. Too short a time costs queries.",
+        gt=0,
+    )
+
+    _publisher: Publisher | None = PrivateAttr(default=None)
+
+    def publisher(self) -> Publisher:
+        """The one publisher of this resource; Dagster makes a resource for each run. No call is sent by making it."""
+        if self._publisher is None:
+            settings = AwsSettings(
+                region=self.region_name,
+                profile=self.profile_name,
+                endpoint_url=self.endpoint_url,
+                access_key_id=self.aws_access_key_id,
+                secret_access_key=self.aws_secret_access_key,
+                session_token=self.aws_session_token,
+                workgroup=self.workgroup,
+                output_location=self.output_location,
+                expected_bucket_owner=self.expected_bucket_owner,
+            )
+            self._publisher = Publisher(settings, lease_seconds=self.lease_seconds)
+        return self._publisher
