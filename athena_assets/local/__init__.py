@@ -1,22 +1,22 @@
 """The embedded AWS: S3, Glue and Athena in one local process, for tests, development and demonstrations.
 
-S3 and Glue are moto's, made atomic and completed where the promise of this project rests on them; Athena really runs, on
-DuckDB. It checks no signature and therefore listens on 127.0.0.1 only.
+S3 and Glue are moto's, made atomic and completed where the promise of this project rests on them; Athena really
+runs, on DuckDB. It checks no signature and therefore listens on 127.0.0.1 only.
 
-| Real AWS                                         | Here                                                                  |
-|--------------------------------------------------|-----------------------------------------------------------------------|
-| all of Trino's SQL                               | a list of constructs known to mean the same; the rest is NOT_SUPPORTED |
-| tables in any format, views, Iceberg, projection | Parquet tables, with partitions of the catalog                        |
-| UNLOAD to five formats, partitioned              | PARQUET (GZIP, SNAPPY, ZSTD, LZ4, NONE) and JSON, unpartitioned       |
-| Parquet timestamps are INT96                     | INT64, milliseconds                                                   |
-| an UNLOAD without rows: documents differ         | no file, no data manifest, no DataManifestLocation                    |
-| `.metadata` is binary                            | lines of name and type                                                |
-| DataScannedInBytes: what was read                | the size of every file of the tables used                             |
-| tokens expire, history ends after 45 days        | never (`faults.forget_tokens`)                                        |
-| throttling, 409, 503, lost replies happen        | only as injected faults                                               |
-| IAM, bucket policies, KMS, quotas                | not enforced                                                          |
-| DeleteObject If-Match on an absent key: not told | 412                                                                   |
-| state is durable                                 | in memory, gone with the process                                      |
+| Real AWS                                         | Here                                                        |
+|--------------------------------------------------|-------------------------------------------------------------|
+| all of Trino's SQL                               | what is known to mean the same; the rest: NOT_SUPPORTED     |
+| tables in any format, views, Iceberg, projection | Parquet tables, with partitions of the catalog              |
+| UNLOAD to five formats, partitioned              | PARQUET (GZIP SNAPPY ZSTD LZ4 NONE) and JSON, unpartitioned |
+| Parquet timestamps are INT96                     | INT64, milliseconds                                         |
+| an UNLOAD without rows: documents differ         | no file, no data manifest, no DataManifestLocation          |
+| `.metadata` is binary                            | lines of name and type                                      |
+| DataScannedInBytes: what was read                | the size of every file of the tables used                   |
+| tokens expire, history ends after 45 days        | never (`faults.forget_tokens`)                              |
+| throttling, 409, 503, lost replies happen        | only as injected faults                                     |
+| IAM, bucket policies, KMS, quotas                | not enforced                                                |
+| DeleteObject If-Match on an absent key: not told | 412                                                         |
+| state is durable                                 | in memory, gone with the process                            |
 """
 
 from athena_assets.local.embedded import EmbeddedAws, EmbeddedAwsError

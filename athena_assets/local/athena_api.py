@@ -59,8 +59,8 @@ class AthenaApi:
         token = str(request.get("ClientRequestToken") or uuid.uuid4())
         if not 32 <= len(token) <= 128:
             raise RequestRefused(
-                "1 validation error detected: Value at 'clientRequestToken' failed to satisfy constraint: Member must have"
-                " length between 32 and 128, inclusive"
+                "1 validation error detected: Value at 'clientRequestToken' failed to satisfy constraint: Member must"
+                " have length between 32 and 128, inclusive"
             )
         if len(sql.encode()) > MAX_STATEMENT_BYTES:
             raise RequestRefused(f"Query string is longer than {MAX_STATEMENT_BYTES} bytes")

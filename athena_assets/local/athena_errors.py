@@ -1,6 +1,7 @@
 """How a query fails: refused at the start, or FAILED later.
 
-The numbers in `ErrorType` are this package's own where AWS documents none; branch on the category and the message's prefix.
+The numbers in `ErrorType` are this package's own where AWS documents none; branch on the category and the message's
+prefix.
 """
 
 from __future__ import annotations

@@ -80,7 +80,7 @@ class Runner:
         except duckdb.Error as error:
             failure = _from_duckdb(error)
             self._finish(execution, FAILED, failure.reason, failure)
-        except Exception as error:  # a bug of ours must not leave a query running for ever
+        except Exception as error:  # noqa: BLE001 - a bug of ours must not leave a query running for ever
             traceback.print_exc()
             failure = QueryFailed(f"GENERIC_INTERNAL_ERROR: embedded Athena: {error!r}", SYSTEM, 1)
             self._finish(execution, FAILED, failure.reason, failure)

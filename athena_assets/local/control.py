@@ -89,7 +89,8 @@ class Control:
         self._query_faults.rows_per_file = int(rows)
 
     def _reset(self) -> None:
-        """Queries are stopped before the stores are emptied: a PUT asks under the lock whether its query was stopped."""
+        """Queries are stopped before the stores are emptied: a PUT asks under the lock whether its query was
+        stopped."""
         executions = self._history.clear()
         for execution in executions:
             self._runner.stop(execution)

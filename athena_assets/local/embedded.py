@@ -61,7 +61,7 @@ class EmbeddedAws:
             "--parent-pid",
             str(os.getpid()),
         ]
-        log = open(log_path, "ab") if log_path is not None else None  # noqa: SIM115 - handed to the child, closed below
+        log = Path(log_path).open("ab") if log_path is not None else None  # noqa: SIM115 - closed below
         try:
             process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log, env=environment
@@ -92,7 +92,7 @@ class EmbeddedAws:
                     "config_file": (None, None, os.devnull, None),
                     "credentials_file": (None, None, os.devnull, None),
                 }
-                core = botocore.session.Session(session_vars=nowhere)  # type: ignore[arg-type]
+                core = botocore.session.Session(session_vars=nowhere)
                 self._session = boto3.Session(
                     aws_access_key_id=_ACCESS_KEY,
                     aws_secret_access_key=_SECRET_KEY,

@@ -39,8 +39,8 @@ class Faults:
     def hold_queries(self, sql_contains: str | None = None, at: str = "checked") -> str:
         """Id of a hold on queries.
 
-        `at`: "queued" (before the emptiness check), "checked" (after it, before any file), "written" (all files written,
-        not yet SUCCEEDED).
+        `at`: "queued" (before the emptiness check), "checked" (after it, before any file), "written" (all files
+        written, not yet SUCCEEDED).
         """
         return str(self._call("faults.hold_queries", sql_contains=sql_contains, at=at))
 

@@ -31,7 +31,10 @@ class Rule:
 
 
 class FaultRules:
-    """All rules in order of arrival. A request is caught by the first rule that matches and is neither skipping nor spent."""
+    """All rules in order of arrival.
+
+    A request is caught by the first rule that matches and is neither skipping nor spent.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -66,9 +66,9 @@ _ACTIONS: dict[str, type[Action]] = {
 class Fault:
     """Which requests to disturb, and how. `None` matches everything.
 
-    `service` is the signing name (`s3`, `athena`, `glue`), `operation` the SDK's operation name. `key_contains` is looked
-    for in the request's key (see `RequestRecord`). The first `skip` matching requests pass, the next `times` are caught
-    (`times=None`: all of them).
+    `service` is the signing name (`s3`, `athena`, `glue`), `operation` the SDK's operation name. `key_contains` is
+    looked for in the request's key (see `RequestRecord`). The first `skip` matching requests pass, the next `times`
+    are caught (`times=None`: all of them).
     """
 
     action: Action
@@ -101,9 +101,10 @@ class Fault:
 class RequestRecord:
     """One HTTP request in the order in which the server finished reading them.
 
-    `key` is: the object key (S3); the prefix (S3 listings); all keys joined by newlines (DeleteObjects); the query string
-    (StartQueryExecution), otherwise the query id (Athena); `database.table` (Glue). It is cut at 2,048 characters in the
-    log, never for the matching of faults. `status` is 0 while unanswered and -1 if the connection was dropped.
+    `key` is: the object key (S3); the prefix (S3 listings); all keys joined by newlines (DeleteObjects); the query
+    string (StartQueryExecution), otherwise the query id (Athena); `database.table` (Glue). It is cut at 2,048
+    characters in the log, never for the matching of faults. `status` is 0 while unanswered and -1 if the connection
+    was dropped.
     """
 
     sequence: int

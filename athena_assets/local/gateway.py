@@ -45,7 +45,7 @@ class Gateway:
     """The application behind every connection."""
 
     def __init__(self, athena: AthenaHandler, control: ControlHandler, log: RequestLog, rules: FaultRules) -> None:
-        self._moto = moto_seams.build_app()
+        self._moto = moto_seams.MotoApps()
         self._athena = athena
         self._control = control
         self._log = log
@@ -112,7 +112,7 @@ class Gateway:
         if identity.service == "glue":
             return self._glue(identity, environ, body)
         # Other services may call back into this server (Step Functions' tasks do), so the lock is not held for them.
-        return moto_seams.call(self._moto, environ)
+        return self._moto.call(identity.service, environ)
 
     def _glue(self, identity: Identity, environ: dict[str, Any], body: bytes) -> Reply:
         with moto_seams.LOCK:
@@ -120,7 +120,7 @@ class Gateway:
                 refusal = self._stale_version(identity.region, json.loads(body))
                 if refusal is not None:
                     return refusal
-            return moto_seams.call(self._moto, environ)
+            return self._moto.call(identity.service, environ)
 
     @staticmethod
     def _stale_version(region: str, request: dict[str, Any]) -> Reply | None:

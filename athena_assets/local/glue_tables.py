@@ -1,8 +1,9 @@
 """Tables of the Glue catalog as relations for DuckDB.
 
-Faithful: column names and types are Glue's; columns are found in Parquet files by name, missing ones are NULL, a type that
-does not fit is HIVE_BAD_DATA; hidden files (`_x`, `.x`) and empty files are skipped; partitions come from the catalog.
-Not faithful: every file of a table is read and counted as scanned, whatever columns or partitions the query needs.
+Faithful: column names and types are Glue's; columns are found in Parquet files by name, missing ones are NULL, a
+type that does not fit is HIVE_BAD_DATA; hidden files (`_x`, `.x`) and empty files are skipped; partitions come from
+the catalog. Not faithful: every file of a table is read and counted as scanned, whatever columns or partitions the
+query needs.
 """
 
 from __future__ import annotations
@@ -179,7 +180,7 @@ def _fits(found: pa.DataType, wanted: exp.DataType) -> bool:
     }
     if kind == exp.DType.DECIMAL and pa.types.is_decimal(found):
         numbers = [int(str(parameter.this)) for parameter in wanted.expressions] or [10, 0]
-        return bool(found.scale == (numbers + [0])[1] and found.precision <= numbers[0])
+        return bool(found.scale == [*numbers, 0][1] and found.precision <= numbers[0])
     return tests.get(kind, False)
 
 

@@ -1,7 +1,7 @@
 """The HTTP server: werkzeug's threaded server with keep-alive, bound to the loopback address only.
 
-Werkzeug's own handler closes every connection, because it cannot know whether an application has read the body. This one
-reads the whole body before the application runs, so connections are kept, and an answer is one `send`.
+Werkzeug's own handler closes every connection, because it cannot know whether an application has read the body. This
+one reads the whole body before the application runs, so connections are kept, and an answer is one `send`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Handler(MotoRequestHandler):
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)
             return
-        except Exception:  # a bug of ours or moto's: say so in the log and to the caller, and serve on
+        except Exception:  # noqa: BLE001 - a bug of ours or moto's: said in the log and to the caller
             traceback.print_exc(file=sys.stderr)
             reply = Reply(500, [("Content-Type", "text/plain")], b"embedded AWS: internal error, see its log")
         self._send(reply)
@@ -95,10 +95,10 @@ class Handler(MotoRequestHandler):
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Quiet: the request log is read over HTTP."""
 
-    def log(self, type: str, message: str, *args: Any) -> None:
+    def log(self, type: str, message: str, *args: Any) -> None:  # noqa: A002 - werkzeug's name
         """Quiet, but for errors."""
         if type == "error":
-            print(message % args if args else message, file=sys.stderr)
+            sys.stderr.write((message % args if args else message) + "\n")
 
 
 class LoopbackServer(ThreadedWSGIServer):

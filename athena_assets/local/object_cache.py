@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -41,7 +40,7 @@ class ObjectCache:
         path = self._path(bucket, key, etag)
         partial = path.with_suffix(f".{threading.get_ident()}.partial")
         partial.write_bytes(body)
-        os.replace(partial, path)
+        partial.replace(path)
         return CachedObject(key, path, len(body))
 
     def _path(self, bucket: str, key: str, etag: str) -> Path:

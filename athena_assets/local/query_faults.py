@@ -100,7 +100,10 @@ class QueryFaults:
             self._changed.notify_all()
 
     def stand(self, query_id: str, sql: str, at: str, stopped: threading.Event) -> None:
-        """Called by a query at a point: returns when no hold keeps it there. `QueryStopped` if it is stopped meanwhile."""
+        """Called by a query at a point: returns when no hold keeps it there.
+
+        `QueryStopped` if it is stopped meanwhile.
+        """
         with self._changed:
             for hold in list(self._holds.values()):
                 if hold.at != at or hold.released or (hold.sql_contains is not None and hold.sql_contains not in sql):

@@ -1,7 +1,7 @@
 """Renders query results as files: PARQUET and JSON for UNLOAD, CSV for SELECT.
 
-Faithful: formats, compressions, names, one JSON document a line. Not faithful: Parquet timestamps are INT64 milliseconds
-(Athena writes INT96), and row groups and statistics are pyarrow's.
+Faithful: formats, compressions, names, one JSON document a line. Not faithful: Parquet timestamps are INT64
+milliseconds (Athena writes INT96), and row groups and statistics are pyarrow's.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def read_format(unload: Unload) -> FileFormat:
         raise not_supported(f"UNLOAD with format = '{name}'")
     if compression not in _PARQUET_COMPRESSIONS:
         raise not_supported(f"UNLOAD to PARQUET with compression = '{compression}'")
-    return FileFormat(name, compression, 3 if compression == "ZSTD" and level is None else level)  # type: ignore[arg-type]
+    return FileFormat(name, compression, 3 if compression == "ZSTD" and level is None else level)
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -74,7 +74,8 @@ def check_names(names: Sequence[str]) -> None:
 
 
 def storable(table: pa.Table) -> pa.Table:
-    """The table in the types that Athena stores: timestamps in milliseconds; types without a counterpart are refused."""
+    """The table in the types that Athena stores: timestamps in milliseconds; types without a counterpart are
+    refused."""
     fields = [pa.field(field.name, _storable_type(field.name, field.type)) for field in table.schema]
     return table.cast(pa.schema(fields), safe=False)
 

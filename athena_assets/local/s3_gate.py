@@ -1,11 +1,11 @@
 """S3 as moto serves it, made atomic, with the preconditions that moto lacks.
 
-Faithful: conditional PutObject, CopyObject (destination and source), CompleteMultipartUpload, DeleteObject, and the ETag of
-each entry of DeleteObjects; `If-None-Match: <etag>` on a write is 501; a wrong expected owner of bucket or copy source is 403.
-Every request sees one state of the store: check and effect happen under one lock.
+Faithful: conditional PutObject, CopyObject (destination and source), CompleteMultipartUpload, DeleteObject, and the
+ETag of each entry of DeleteObjects; `If-None-Match: <etag>` on a write is 501; a wrong expected owner of bucket or
+copy source is 403. Every request sees one state of the store: check and effect happen under one lock.
 
-Not faithful: a 409 for a conflict in flight never arises by itself (inject it); a DeleteObject with If-Match on an absent
-key answers 412, which no document states; bucket policies are not enforced.
+Not faithful: a 409 for a conflict in flight never arises by itself (inject it); a DeleteObject with If-Match on an
+absent key answers 412, which no document states; bucket policies are not enforced.
 """
 
 from __future__ import annotations
@@ -17,8 +17,6 @@ from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
-
-from moto.moto_server.werkzeug_app import DomainDispatcherApplication
 
 from athena_assets.local import moto_seams
 from athena_assets.local.http_server import Reply
@@ -37,7 +35,7 @@ def s3_error(status: int, code: str, message: str, resource: str = "") -> Reply:
     return Reply(status, [("Content-Type", "application/xml")], document.encode())
 
 
-def serve(app: DomainDispatcherApplication, identity: Identity, environ: dict[str, Any], body: bytes) -> Reply:
+def serve(apps: moto_seams.MotoApps, identity: Identity, environ: dict[str, Any], body: bytes) -> Reply:
     """Judges the preconditions and runs the request, in one critical section."""
     with moto_seams.LOCK:
         refusal = _refusal(identity, environ)
@@ -47,8 +45,8 @@ def serve(app: DomainDispatcherApplication, identity: Identity, environ: dict[st
             if identity.operation in _WRITES or identity.operation == "DeleteObject":
                 environ.pop(name, None)
         if identity.operation == "DeleteObjects":
-            return _delete_objects(app, str(identity.bucket), environ, body)
-        reply = moto_seams.call(app, environ)
+            return _delete_objects(apps, str(identity.bucket), environ, body)
+        reply = apps.call("s3", environ)
     return _with_last_modified(identity, reply)
 
 
@@ -83,7 +81,7 @@ def _write_refusal(bucket: str, key: str, environ: Mapping[str, Any]) -> Reply |
     if_match, if_none_match = environ.get("HTTP_IF_MATCH"), environ.get("HTTP_IF_NONE_MATCH")
     if if_match is None and if_none_match is None:
         return None
-    if if_match is not None and if_none_match is not None or if_none_match not in (None, "*") or if_match == "*":
+    if (if_match is not None and if_none_match is not None) or if_none_match not in (None, "*") or if_match == "*":
         return s3_error(
             501, "NotImplemented", "A header you provided implies functionality that is not implemented", key
         )
@@ -126,8 +124,9 @@ def _precondition_failed(condition: str) -> Reply:
     return Reply(412, [("Content-Type", "application/xml")], document.encode())
 
 
-def _delete_objects(app: DomainDispatcherApplication, bucket: str, environ: dict[str, Any], body: bytes) -> Reply:
-    """Takes the entries whose ETag is stale out of the request, and reports them beside moto's answer for the others."""
+def _delete_objects(apps: moto_seams.MotoApps, bucket: str, environ: dict[str, Any], body: bytes) -> Reply:
+    """Takes the entries whose ETag is stale out of the request, and reports them beside moto's answer for the
+    others."""
     stale = [
         key
         for key, etag in delete_entries(body)
@@ -135,27 +134,37 @@ def _delete_objects(app: DomainDispatcherApplication, bucket: str, environ: dict
         and ((current := moto_seams.current_etag(bucket, key)) is None or not _matches(etag, current))
     ]
     if not stale:
-        return moto_seams.call(app, environ)
-    root = ElementTree.fromstring(body)
-    for element in list(root):
-        fields = {child.tag.rpartition("}")[2]: child.text for child in element}
-        if fields.get("Key") in stale and "ETag" in fields:
-            root.remove(element)
+        return apps.call("s3", environ)
+    remaining = _without_stale(body, set(stale))
     errors = "".join(
         f"<Error><Key>{escape(key)}</Key><Code>PreconditionFailed</Code>"
         "<Message>At least one of the pre-conditions you specified did not hold</Message></Error>"
         for key in stale
     )
-    if not any(child.tag.rpartition("}")[2] == "Object" for child in root):
+    if remaining.find("Object") is None:
         document = f'<?xml version="1.0" encoding="UTF-8"?>\n<DeleteResult>{errors}</DeleteResult>'
         return Reply(200, [("Content-Type", "application/xml")], document.encode())
-    _replace_body(environ, ElementTree.tostring(root))
-    reply = moto_seams.call(app, environ)
+    _replace_body(environ, ElementTree.tostring(remaining))
+    reply = apps.call("s3", environ)
     end = b"</DeleteResult>"
     if reply.status != 200 or end not in reply.body:
         return reply
     headers = [(name, value) for name, value in reply.headers if name.lower() != "content-length"]
     return Reply(200, headers, reply.body.replace(end, errors.encode() + end))
+
+
+def _without_stale(body: bytes, stale: set[str]) -> ElementTree.Element:
+    """The same document without the stale entries, and without namespaces, which moto looks names up without."""
+    kept = ElementTree.Element("Delete")
+    for element in ElementTree.fromstring(body):
+        fields = {child.tag.rpartition("}")[2]: child.text for child in element}
+        if fields.get("Key") in stale and "ETag" in fields:
+            continue
+        copied = ElementTree.SubElement(kept, element.tag.rpartition("}")[2])
+        copied.text = element.text
+        for name, text in fields.items():
+            ElementTree.SubElement(copied, name).text = text
+    return kept
 
 
 def _replace_body(environ: dict[str, Any], body: bytes) -> None:

@@ -23,16 +23,16 @@ from typing import NoReturn
 os.environ.setdefault("MOTO_DISABLE_GLOBAL_CORS", "true")
 os.environ.setdefault("S3_IGNORE_SUBDOMAIN_BUCKETNAME", "true")
 
-from athena_assets.local.athena_api import AthenaApi  # noqa: E402
-from athena_assets.local.athena_history import History  # noqa: E402
-from athena_assets.local.athena_runner import Runner  # noqa: E402
-from athena_assets.local.control import Control  # noqa: E402
-from athena_assets.local.fault_rules import FaultRules  # noqa: E402
-from athena_assets.local.gateway import Gateway  # noqa: E402
-from athena_assets.local.http_server import LoopbackServer  # noqa: E402
-from athena_assets.local.query_faults import QueryFaults  # noqa: E402
-from athena_assets.local.request_log import RequestLog  # noqa: E402
-from athena_assets.local.workgroups import WorkGroups  # noqa: E402
+from athena_assets.local.athena_api import AthenaApi
+from athena_assets.local.athena_history import History
+from athena_assets.local.athena_runner import Runner
+from athena_assets.local.control import Control
+from athena_assets.local.fault_rules import FaultRules
+from athena_assets.local.gateway import Gateway
+from athena_assets.local.http_server import LoopbackServer
+from athena_assets.local.query_faults import QueryFaults
+from athena_assets.local.request_log import RequestLog
+from athena_assets.local.workgroups import WorkGroups
 
 PARENT_CHECK_SECONDS = 0.1
 
@@ -84,7 +84,8 @@ def main(arguments: list[str] | None = None) -> None:
         shutil.rmtree(folder, ignore_errors=True)
         sys.exit(f"embedded AWS: {error}")
     os.environ["MOTO_PORT"] = str(server.port)  # Step Functions' tasks call back here
-    print(json.dumps({"port": server.port, "pid": os.getpid()}), flush=True)
+    sys.stdout.write(json.dumps({"port": server.port, "pid": os.getpid()}) + "\n")
+    sys.stdout.flush()
     server.serve_forever()
 
 

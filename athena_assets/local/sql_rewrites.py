@@ -92,13 +92,16 @@ def rewrite(tree: exp.Query, annotate: Annotate) -> exp.Query:
     for node in _post_order(tree):
         result = FUNCTIONS.get(type(node))
         if result and result != OF_ARGUMENT:
-            _wrap(node, result)
+            _wrap(node, exp.DataType.build(result, dialect="trino"))
     for _ in range(3):
         tree = annotate(tree)
         for node in _post_order(tree):
             if FUNCTIONS.get(type(node)) == OF_ARGUMENT and not node.meta.get("rewritten"):
                 _rewrite_function(node)
     tree = annotate(tree)
+    for node in _post_order(tree):
+        if FUNCTIONS.get(type(node)) == OF_ARGUMENT and not node.meta.get("rewritten"):
+            raise not_supported(f"{node.sql(dialect='trino')[:80]}, whose argument has no known type; add a cast")
     for node in _post_order(tree):
         match node:
             case exp.Div():
@@ -135,51 +138,53 @@ def _post_order(tree: exp.Query) -> list[exp.Expr]:
     return list(tree.walk(bfs=False))[::-1]
 
 
-def _wrap(node: exp.Expr, to: str | exp.DataType) -> None:
+def _wrap(node: exp.Expr, to: exp.DataType) -> None:
     """Casts a function's value; around the window or filter that belongs to an aggregate."""
     outer = node
     while isinstance(outer.parent, (exp.Filter, exp.IgnoreNulls, exp.RespectNulls, exp.Window)) and (
         outer.parent.this is outer
     ):
         outer = outer.parent
-    cast = exp.cast(exp.Placeholder(), to, dialect="trino")
+    cast = exp.Cast(to=to.copy())
     cast.meta["rewritten"] = True
-    parent_slot = outer.copy()
     outer.replace(cast)
-    cast.this.replace(parent_slot)
+    cast.set("this", outer)
 
 
 def _rewrite_function(node: exp.Expr) -> None:
-    argument = node.args.get("expressions") if isinstance(node, (exp.Greatest, exp.Least)) else None
-    first = node.this if argument is None or isinstance(node.this, exp.Expr) else argument[0]
-    kind = kind_of(first)
-    if kind is None:
+    """Gives the result the type that Trino gives it. Does nothing as long as the argument's type is not known."""
+    kind = kind_of(node.this)
+    if kind is None or not isinstance(node.this.type, exp.DataType):
         return
     node.meta["rewritten"] = True
-    if isinstance(node, exp.Avg):
-        if kind not in INTEGERS | {exp.DType.DOUBLE}:
-            raise not_supported(f"avg of {first.type.sql(dialect='trino')}; cast it to double")
-        return _wrap(node, "DOUBLE")
-    if isinstance(node, exp.Sum):
-        if kind in INTEGERS:
-            return _wrap(node, "BIGINT")
-        if kind == exp.DType.DECIMAL:
-            return None
-        return _wrap(node, first.type)
-    if isinstance(node, (exp.Floor, exp.Ceil, exp.Round, exp.Abs)) and kind not in INTEGERS | FLOATS:
-        if not (isinstance(node, exp.Abs) and kind == exp.DType.DECIMAL):
-            raise not_supported(f"{node.key} of {first.type.sql(dialect='trino')}; cast it to double")
-    if isinstance(node, exp.TimestampTrunc) and kind not in TIMESTAMPS | {exp.DType.DATE}:
-        raise QueryFailed(f"TYPE_MISMATCH: date_trunc of {first.type.sql(dialect='trino')}")
-    if isinstance(node, (exp.ArgMax, exp.ArgMin)):
-        # DuckDB's arg_max skips rows whose first argument is NULL; Trino returns that NULL.
-        name = "arg_max_null" if isinstance(node, exp.ArgMax) else "arg_min_null"
-        call = exp.Anonymous(this=name, expressions=[node.this.copy(), node.expression.copy()])
-        node.replace(call)
-        return _wrap(call, first.type)
-    if kind == exp.DType.NULL or kind in (exp.DType.ARRAY, exp.DType.STRUCT, exp.DType.MAP):
-        return None
-    return _wrap(node, first.type)
+    argument = node.this.type
+    spelled = argument.sql(dialect="trino")
+    match node:
+        case exp.Avg():
+            if kind not in INTEGERS | {exp.DType.DOUBLE}:
+                raise not_supported(f"avg of {spelled}; cast it to double")
+            _wrap(node, exp.DataType.build("DOUBLE"))
+        case exp.Sum():
+            if kind not in INTEGERS | FLOATS | {exp.DType.DECIMAL}:
+                raise not_supported(f"sum of {spelled}")
+            if kind != exp.DType.DECIMAL:
+                _wrap(node, exp.DataType.build("BIGINT") if kind in INTEGERS else argument)
+        case exp.Floor() | exp.Ceil() | exp.Round():
+            if kind not in INTEGERS | FLOATS:
+                raise not_supported(f"{node.key} of {spelled}; cast it to double")
+            _wrap(node, argument)
+        case exp.TimestampTrunc() | exp.DateAdd():
+            if kind not in TIMESTAMPS | {exp.DType.DATE}:
+                raise QueryFailed(f"TYPE_MISMATCH: date_trunc or date_add of {spelled}")
+            _wrap(node, argument)
+        case exp.ArgMax() | exp.ArgMin():
+            # DuckDB's arg_max skips rows whose first argument is NULL; Trino returns that NULL.
+            name = "arg_max_null" if isinstance(node, exp.ArgMax) else "arg_min_null"
+            call = exp.Anonymous(this=name, expressions=[node.this.copy(), node.expression.copy()])
+            node.replace(call)
+            _wrap(call, argument)
+        case _:
+            pass  # DuckDB's type is Trino's
 
 
 def _is_exact(node: exp.Expr) -> bool:
@@ -217,7 +222,7 @@ def _rewrite_date_arithmetic(node: exp.Expr) -> None:
     kind = kind_of(other)
     if kind is None or kind not in TIMESTAMPS | {exp.DType.DATE} or isinstance(other, exp.Interval):
         raise not_supported(f"interval arithmetic ({node.sql(dialect='trino')[:80]})")
-    _wrap(node, other.type)  # type: ignore[arg-type]
+    _wrap(node, exp.DataType.build(other.type))
 
 
 def _check_date_diff(node: exp.DateDiff) -> None:
@@ -249,6 +254,8 @@ def _rewrite_cast(node: exp.Cast) -> None:
     if node.meta.get("rewritten"):
         return
     source, target = kind_of(node.this), node.to.this
+    if isinstance(node.this, exp.Null) or (isinstance(node.this, exp.Uuid) and target in TEXTS):
+        return
     if target in TIMESTAMPS:
         node.set("to", exp.DataType.build("TIMESTAMP"))
         target = exp.DType.TIMESTAMP
@@ -257,7 +264,7 @@ def _rewrite_cast(node: exp.Cast) -> None:
     )
     if source is None:
         raise not_supported(f"{name} (its source type is not known)")
-    if source == target and not node.to.expressions or source == exp.DType.NULL:
+    if (source == target and not node.to.expressions) or source == exp.DType.NULL:
         return
     if target in TEXTS:
         allowed = INTEGERS | TEXTS | {exp.DType.DECIMAL, exp.DType.BOOLEAN, exp.DType.DATE, exp.DType.UUID}

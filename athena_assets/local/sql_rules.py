@@ -1,7 +1,7 @@
 """What of Trino's SQL is known to mean the same on DuckDB. Everything that is not listed is refused.
 
-A list of what is allowed, not of what is forbidden: a construct that nobody has compared is a clear error, never an answer
-that might be wrong. Each function names the type of its result in Trino, because DuckDB's is often another one.
+A list of what is allowed, not of what is forbidden: a construct that nobody has compared is a clear error, never an
+answer that might be wrong. Each function names the type of its result in Trino, because DuckDB's is often another one.
 """
 
 from __future__ import annotations
@@ -11,24 +11,26 @@ from sqlglot import exp
 # The type of a result that is the type of the (first) argument.
 OF_ARGUMENT = "OF ARGUMENT"
 
-# The names that may stand before a parenthesis, in Trino's spelling: sqlglot also reads other engines' names (`len`, `nvl`),
-# which Athena would not know.
+# The names that may stand before a parenthesis, in Trino's spelling: sqlglot also reads other engines' names (`len`,
+# `nvl`), which Athena would not know.
 FUNCTION_NAMES = frozenset(
     (
-        "count count_if length strpos year month day quarter hour minute second day_of_week dow day_of_year doy week"
-        " week_of_year day_of_month row_number rank dense_rank ntile cardinality stddev stddev_samp stddev_pop variance"
-        " var_samp var_pop corr covar_pop covar_samp sqrt power pow ln exp cbrt percent_rank cume_dist random rand pi lower"
-        " upper replace reverse concat substr substring date_format bool_and every bool_or regexp_like starts_with date sum"
-        " avg min max arbitrary any_value max_by min_by lag lead first_value last_value abs floor ceil ceiling round coalesce"
-        " nullif greatest least if date_trunc date_add mod try array_agg sequence regexp_replace uuid date_diff grouping now"
-        " current_timestamp current_date"
+        "count count_if length strpos year month day quarter hour minute second day_of_week dow day_of_year doy"
+        " week week_of_year day_of_month row_number rank dense_rank ntile cardinality stddev stddev_samp"
+        " stddev_pop variance var_samp var_pop sqrt power pow ln exp cbrt percent_rank"
+        " cume_dist random rand pi lower upper replace reverse concat substr substring date_format bool_and every"
+        " bool_or regexp_like starts_with date sum avg min max arbitrary any_value max_by min_by lag lead"
+        " first_value last_value abs floor ceil ceiling round coalesce nullif greatest least if date_trunc"
+        " date_add mod try array_agg sequence regexp_replace uuid date_diff grouping now current_timestamp"
+        " current_date"
     ).split()
 )
 KEYWORDS = frozenset(
     (
-        "in and or not exists from select as on using over values cast try_cast extract filter when then else case where"
-        " join union except intersect all distinct by with unnest rollup cube sets decimal varchar timestamp between like is"
-        " having limit offset interval any some lateral end asc desc first last recursive array row char numeric"
+        "in and or not exists from select as on using over values cast try_cast extract filter when then else"
+        " case where join union except intersect all distinct by with unnest rollup cube sets decimal varchar"
+        " timestamp between like is having limit offset interval any some lateral end asc desc first last"
+        " recursive array row char numeric"
     ).split()
 )
 
@@ -43,8 +45,8 @@ FUNCTIONS: dict[type[exp.Expr], str] = {
     ),
     **dict.fromkeys(
         (
-            exp.Stddev, exp.StddevSamp, exp.StddevPop, exp.Variance, exp.VariancePop, exp.Corr, exp.CovarPop,
-            exp.CovarSamp, exp.Sqrt, exp.Pow, exp.Ln, exp.Exp, exp.Cbrt, exp.PercentRank, exp.CumeDist, exp.Rand, exp.Pi,
+            exp.Stddev, exp.StddevSamp, exp.StddevPop, exp.Variance, exp.VariancePop, exp.Sqrt, exp.Pow, exp.Ln,
+            exp.Exp, exp.Cbrt, exp.PercentRank, exp.CumeDist, exp.Rand, exp.Pi,
         ),
         "DOUBLE",
     ),

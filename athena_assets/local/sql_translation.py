@@ -1,11 +1,13 @@
 """Turns an Athena SELECT into DuckDB's SQL with the same meaning, or refuses it.
 
-sqlglot parses, resolves and types the query; the rules of `sql_rules` decide what may pass. Where DuckDB means something
-else, the tree is rewritten: integer division, sums of integers, dates after date arithmetic, `max_by` with NULL, casts of text.
+sqlglot parses, resolves and types the query; the rules of `sql_rules` decide what may pass. Where DuckDB means
+something else, the tree is rewritten: integer division, sums of integers, dates after date arithmetic, `max_by` with
+NULL, casts of text.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -52,6 +54,8 @@ def parse_select(sql: str) -> exp.Query:
         raise RequestRefused(_first_line(error), "MALFORMED_QUERY") from error
     if len(trees) != 1 or not isinstance(trees[0], exp.Query):
         raise RequestRefused("Only one sql statement is allowed, and here it must be a query", "MALFORMED_QUERY")
+    if any(not select.expressions for select in trees[0].find_all(exp.Select)):
+        raise RequestRefused("mismatched input 'FROM'. Expecting: <select item>", "MALFORMED_QUERY")
     return trees[0]
 
 
@@ -63,14 +67,17 @@ def _first_line(error: SqlglotError) -> str:
 
 
 def translate(sql: str, database: str | None, schema: Schema) -> Translation:
-    """`QueryFailed` names what is unknown, of the wrong type, or not supported. `schema` raises it for unknown tables."""
+    """`QueryFailed` names what is unknown, of the wrong type, or not supported.
+
+    `schema` raises it for unknown tables.
+    """
     tree = parse_select(sql)
     _check_words(sql, tree)
     check_shape(tree)
     tables = _name_tables(tree, database)
-    relations = {name: f"table_{number}" for number, name in enumerate(dict.fromkeys(tables.values()))}
+    relations = {name: f"table_{number}" for number, name in enumerate(dict.fromkeys(name for _, name in tables))}
     columns: dict[str, object] = {relations[name]: dict(schema(name)) for name in relations}
-    for node, name in tables.items():
+    for node, name in tables:
         alias = node.alias or node.name
         node.replace(exp.to_table(relations[name]).as_(alias, table=True))
     _name_outputs(tree)
@@ -88,7 +95,7 @@ def _check_words(sql: str, tree: exp.Query) -> None:
     """Every name before a parenthesis is a function of Trino's that is known to mean the same here."""
     aliases = {alias.name.lower() for alias in tree.find_all(exp.TableAlias)}
     tokens = sqlglot.tokenize(sql, read="trino")
-    for token, following in zip(tokens, tokens[1:], strict=False):
+    for token, following in itertools.pairwise(tokens):
         word = token.text.lower()
         if following.token_type != sqlglot.TokenType.L_PAREN or not re.fullmatch(r"[a-z_][a-z_0-9]*", word):
             continue
@@ -96,8 +103,9 @@ def _check_words(sql: str, tree: exp.Query) -> None:
             raise not_supported(f"the function {word}")
 
 
-def _name_tables(tree: exp.Query, database: str | None) -> dict[exp.Table, TableName]:
-    found: dict[exp.Table, TableName] = {}
+def _name_tables(tree: exp.Query, database: str | None) -> list[tuple[exp.Table, TableName]]:
+    """Every mention, for two mentions of one table are equal but not the same."""
+    found: dict[int, tuple[exp.Table, TableName]] = {}
     for scope in traverse_scope(tree):
         for source in scope.sources.values():
             if not isinstance(source, exp.Table):
@@ -109,8 +117,8 @@ def _name_tables(tree: exp.Query, database: str | None) -> dict[exp.Table, Table
                 raise QueryFailed(f"CATALOG_NOT_FOUND: Catalog '{catalog}' not found")
             if not schema and database is None:
                 raise QueryFailed("MISSING_SCHEMA_NAME: Schema must be specified when session schema is not set")
-            found[source] = TableName(schema or str(database).lower(), table)
-    return found
+            found[id(source)] = (source, TableName(schema or str(database).lower(), table))
+    return list(found.values())
 
 
 def _name_outputs(tree: exp.Query) -> None:

@@ -1,7 +1,7 @@
 """Reads a statement as far as Athena does when it accepts one: its kind, and the parts of an UNLOAD.
 
-The text itself is never changed: comments may stand anywhere, and `Query` returns exactly what was sent. The inner SELECT is
-handed on as it stands between its parentheses.
+The text itself is never changed: comments may stand anywhere, and `Query` returns exactly what was sent. The inner
+SELECT is handed on as it stands between its parentheses.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _TOKEN = re.compile(
 )
 _QUERY_WORDS = frozenset({"SELECT", "WITH", "VALUES", "TABLE"})
 _KNOWN_WORDS = frozenset(
-    "CREATE INSERT DROP ALTER SHOW DESCRIBE DESC EXPLAIN MSCK DELETE UPDATE MERGE OPTIMIZE VACUUM PREPARE EXECUTE DEALLOCATE"
-    " ANALYZE USE".split()
+    "CREATE INSERT DROP ALTER SHOW DESCRIBE DESC EXPLAIN MSCK DELETE UPDATE MERGE OPTIMIZE VACUUM PREPARE EXECUTE"
+    " DEALLOCATE ANALYZE USE".split()
 )
 
 

@@ -1,7 +1,8 @@
 """Workgroups: where results go, and whether a query may say otherwise.
 
-Faithful: `primary` exists and enforces nothing; a new workgroup enforces its settings unless told otherwise; an enforced
-location overrides the query's. Kept and shown, but without effect: encryption, cut-offs, metrics, managed results.
+Faithful: `primary` exists and enforces nothing; a new workgroup enforces its settings unless told otherwise; an
+enforced location overrides the query's. Kept and shown, but without effect: encryption, cut-offs, metrics, managed
+results.
 """
 
 from __future__ import annotations

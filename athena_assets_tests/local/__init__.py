@@ -1,0 +1,1 @@
+"""Tests of the embedded AWS, over HTTP as its users see it."""

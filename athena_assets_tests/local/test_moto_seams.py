@@ -1,0 +1,107 @@
+"""Each private part of moto that `moto_seams` leans on, in process: fails when a new moto moves one."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import boto3
+import moto
+import pytest
+from moto import mock_aws
+from moto.core.models import DEFAULT_ACCOUNT_ID
+
+from athena_assets.local import moto_seams
+
+
+@pytest.fixture(autouse=True)
+def inside_moto() -> Iterator[None]:
+    with mock_aws():
+        client = boto3.client("s3", region_name="us-east-1")
+        client.create_bucket(Bucket="bucket")
+        client.put_object(Bucket="bucket", Key="p/1", Body=b"one")
+        yield
+        moto_seams.reset()
+
+
+def test_the_pinned_moto_is_the_one_that_was_read() -> None:
+    assert moto.__version__ == "5.2.5"
+
+
+def test_bucket_owner_is_the_account() -> None:
+    assert moto_seams.bucket_owner("bucket") == DEFAULT_ACCOUNT_ID
+    assert moto_seams.bucket_owner("absent") is None
+
+
+def test_etag_is_what_the_api_says() -> None:
+    told = boto3.client("s3", region_name="us-east-1").head_object(Bucket="bucket", Key="p/1")["ETag"]
+    assert moto_seams.current_etag("bucket", "p/1") == told.strip('"')
+    assert moto_seams.current_etag("bucket", "absent") is None
+    assert moto_seams.current_etag("absent", "p/1") is None
+
+
+def test_a_delete_marker_is_no_object() -> None:
+    client = boto3.client("s3", region_name="us-east-1")
+    client.put_bucket_versioning(Bucket="bucket", VersioningConfiguration={"Status": "Enabled"})
+    client.delete_object(Bucket="bucket", Key="p/1")
+    assert moto_seams.current_etag("bucket", "p/1") is None
+    assert moto_seams.list_objects("bucket", "") == []
+
+
+def test_objects_written_from_inside_are_read_outside_and_inside() -> None:
+    assert moto_seams.put_object("bucket", "p/0", b"zero", unless=lambda: False)
+    assert boto3.client("s3", region_name="us-east-1").get_object(Bucket="bucket", Key="p/0")["Body"].read() == b"zero"
+    assert [(entry.key, entry.size) for entry in moto_seams.list_objects("bucket", "p/")] == [("p/0", 4), ("p/1", 3)]
+    found = moto_seams.read_object("bucket", "p/1")
+    assert found is not None
+    assert found[1] == b"one"
+
+
+def test_a_stopped_writer_writes_nothing() -> None:
+    assert not moto_seams.put_object("bucket", "p/2", b"", unless=lambda: True)
+    assert [entry.key for entry in moto_seams.list_objects("bucket", "p/")] == ["p/1"]
+
+
+def test_glue_tables_come_with_their_partitions() -> None:
+    glue = boto3.client("glue", region_name="us-east-1")
+    glue.create_database(DatabaseInput={"Name": "db"})
+    storage = {"Columns": [{"Name": "n", "Type": "int"}], "Location": "s3://bucket/t/"}
+    keys = [{"Name": "day", "Type": "string"}]
+    glue.create_table(
+        DatabaseName="db", TableInput={"Name": "t", "StorageDescriptor": storage, "PartitionKeys": keys}
+    )
+    glue.create_partition(
+        DatabaseName="db", TableName="t", PartitionInput={"Values": ["1"], "StorageDescriptor": storage}
+    )
+    table = moto_seams.glue_table("us-east-1", "db", "t")
+    assert table is not None
+    assert (table["VersionId"], [entry["Values"] for entry in table["Partitions"]]) == ("1", [["1"]])
+    assert moto_seams.glue_table("us-east-1", "db", "absent") is None
+    assert moto_seams.glue_has_database("us-east-1", "db")
+    assert not moto_seams.glue_has_database("us-east-1", "absent")
+
+
+def test_reset_empties_every_backend() -> None:
+    moto_seams.reset()
+    assert moto_seams.bucket_owner("bucket") is None
+
+
+@pytest.mark.parametrize(("service", "path"), [("s3", "/bucket/p/1"), ("sts", "/")])
+def test_applications_serve_requests(service: str, path: str) -> None:
+    scope = f"Credential=embedded/20260101/us-east-1/{service}/aws4_request"
+    environ = {
+        "REQUEST_METHOD": "GET" if service == "s3" else "POST",
+        "PATH_INFO": path,
+        "QUERY_STRING": "" if service == "s3" else "Action=GetCallerIdentity&Version=2011-06-15",
+        "SERVER_NAME": "127.0.0.1",
+        "SERVER_PORT": "5000",
+        "HTTP_HOST": "127.0.0.1:5000",
+        "HTTP_AUTHORIZATION": f"AWS4-HMAC-SHA256 {scope}, SignedHeaders=host, Signature=0",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "wsgi.url_scheme": "http",
+        "wsgi.input": io.BytesIO(b""),
+        "CONTENT_LENGTH": "0",
+    }
+    reply = moto_seams.MotoApps().call(service, environ)
+    assert reply.status == 200
+    assert (b"one" if service == "s3" else DEFAULT_ACCOUNT_ID.encode()) in reply.body
