@@ -1,0 +1,24 @@
+"""One embedded AWS for a test process, and a lake of its own for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from athena_assets.local import EmbeddedAws
+from athena_assets_tests.e2e.lake import ROWS_PER_FILE, Lake
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[EmbeddedAws]:
+    with EmbeddedAws.start() as aws:
+        yield aws
+
+
+@pytest.fixture
+def lake(server: EmbeddedAws) -> Iterator[Lake]:
+    server.reset()
+    server.faults.rows_per_file(ROWS_PER_FILE)
+    yield Lake(server)
+    server.faults.clear()
