@@ -1,0 +1,137 @@
+"""What is refused before a query is started, and leaves everything as it was."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from athena_assets import AwsSettings, Published, Publisher, errors
+from athena_assets_tests.e2e.lake import Lake, ThreadCaller, wait_until
+
+
+def with_settings(lake: Lake, **changes: str | None) -> Publisher:
+    settings: AwsSettings = dataclasses.replace(lake.settings, **changes)
+    return Publisher(settings)
+
+
+@pytest.mark.parametrize("key", ["stranger.parquet", "_hidden", "deep/below/file", "empty"])
+def test_foreign_objects_under_the_location_are_refused_and_not_touched(lake: Lake, key: str) -> None:
+    target = lake.target()
+    prefix = target.location.split("/", 3)[3]
+    lake.s3.put_object(Bucket=lake.bucket, Key=prefix + key, Body=b"" if key == "empty" else b"precious")
+    before = lake.listing(target.location, stamped=True)
+    with pytest.raises(errors.LocationNotEmpty, match=key):
+        lake.publisher().unload(target)
+    assert lake.listing(target.location, stamped=True) == before
+    assert lake.queries(target.location) == []
+    register = lake.register(target.location)
+    assert register is not None
+    assert register.state == "free"
+
+
+def test_a_sibling_prefix_is_nobodys_business(lake: Lake) -> None:
+    target = lake.target()
+    sibling = target.location.rstrip("/") + "_old/"
+    key = sibling.split("/", 3)[3] + "kept.parquet"
+    lake.s3.put_object(Bucket=lake.bucket, Key=key, Body=b"precious")
+    publisher = lake.publisher()
+    publisher.unload(target)
+    publisher.unload(target, force=True)
+    assert lake.s3.get_object(Bucket=lake.bucket, Key=key)["Body"].read() == b"precious"
+    lake.assert_published_once(target.location)
+
+
+def test_a_consoles_folder_marker_is_left_alone(lake: Lake) -> None:
+    target = lake.target()
+    marker = target.location.split("/", 3)[3]
+    lake.s3.put_object(Bucket=lake.bucket, Key=marker, Body=b"")
+    assert isinstance(lake.publisher().unload(target), Published)
+    assert marker in lake.listing(target.location)
+
+
+def test_an_object_that_appears_while_the_query_runs_keeps_the_old_result(lake: Lake) -> None:
+    target, publisher = lake.target(), lake.publisher()
+    publisher.unload(target)
+    old = lake.listing(target.location, stamped=True)
+    hold = lake.aws.faults.hold_queries(sql_contains=target.name)
+    caller = ThreadCaller(publisher, target, {"force": True}).start()
+    wait_until(lambda: lake.aws.faults.held(hold), "the query is held")
+    key = target.location.split("/", 3)[3] + "stranger"
+    lake.s3.put_object(Bucket=lake.bucket, Key=key, Body=b"precious")
+    lake.aws.faults.release(hold)
+    assert isinstance(caller.join().error, errors.LocationNotEmpty)
+    after = lake.listing(target.location, stamped=True)
+    assert after.pop(key)
+    assert after == old
+
+
+def test_a_file_of_ours_that_a_stranger_overwrote_is_not_deleted(lake: Lake) -> None:
+    target, publisher = lake.target(), lake.publisher()
+    publisher.unload(target)
+    key = next(iter(lake.listing(target.location)))
+    lake.s3.put_object(Bucket=lake.bucket, Key=key, Body=b"precious")
+    with pytest.raises(errors.LocationNotEmpty, match="was not written by this system"):
+        publisher.unload(target, force=True)
+    assert lake.s3.get_object(Bucket=lake.bucket, Key=key)["Body"].read() == b"precious"
+
+
+def test_an_enforced_result_location_that_clashes_is_refused(lake: Lake) -> None:
+    lake.aws.client("athena").create_work_group(
+        Name="enforced",
+        Configuration={
+            "EnforceWorkGroupConfiguration": True,
+            "ResultConfiguration": {"OutputLocation": f"s3://{lake.bucket}/enforced/"},
+        },
+    )
+    target = lake.target(workgroup="enforced")
+    with pytest.raises(errors.WorkgroupConflict, match="enforces the result location"):
+        lake.publisher().unload(target)
+    assert lake.queries(target.location) == []
+    assert isinstance(with_settings(lake, output_location=None).unload(target), Published)
+    lake.assert_published_once(target.location)
+
+
+@pytest.mark.parametrize("place", ["", "/published/", "/published/inside/deeper/"])
+def test_a_result_location_that_overlaps_the_target_is_refused(lake: Lake, place: str) -> None:
+    target = lake.target("inside")
+    with pytest.raises(errors.WorkgroupConflict, match="overlaps the target's location"):
+        with_settings(lake, output_location=f"s3://{lake.bucket}{place}").unload(target)
+    assert lake.queries(target.location) == []
+
+
+def test_no_result_location_at_all_is_refused(lake: Lake) -> None:
+    target = lake.target()
+    with pytest.raises(errors.WorkgroupConflict, match="name a query result location"):
+        with_settings(lake, output_location=None).unload(target)
+
+
+def test_a_bucket_of_another_account_is_refused(lake: Lake) -> None:
+    target = lake.target()
+    with pytest.raises(errors.AccessDenied, match="403"):
+        with_settings(lake, expected_bucket_owner="999999999999").unload(target)
+    assert lake.queries(target.location) == []
+    assert lake.register(target.location) is None
+
+
+def test_a_missing_bucket_is_named(lake: Lake) -> None:
+    target = lake.target(location="s3://no-such-bucket-anywhere/a/")
+    with pytest.raises(errors.AccessDenied, match="NoSuchBucket"):
+        lake.publisher().unload(target)
+
+
+def test_a_syntax_error_that_athena_finds_starts_nothing(lake: Lake) -> None:
+    target = lake.target(query="SELECT n FROM numbers WHERE WHERE")
+    with pytest.raises(errors.QueryUserError, match="not started"):
+        lake.publisher().unload(target)
+    assert lake.queries(target.location) == []
+    register = lake.register(target.location)
+    assert register is not None
+    assert register.state == "free"
+
+
+def test_a_statement_over_the_limit_after_rendering_is_refused(lake: Lake) -> None:
+    target = lake.target(query="SELECT n FROM numbers WHERE ${text} <> ''", parameters={"text": "x" * 262_144})
+    with pytest.raises(errors.InvalidTarget, match="262,144"):
+        lake.publisher().unload(target)
+    assert lake.register(target.location) is None
