@@ -177,7 +177,9 @@ class Runner:
                 sql, scanned = glue_tables.scan(table, self._cache)
                 connection.execute(f"CREATE TEMP VIEW {relation} AS {sql}")
                 execution.scanned_bytes += scanned
-            # Everything that the query may read is a view by now: no file that its text might name can be opened.
+            # No file but the copies of the tables' objects can be opened, whatever the query's text names.
+            connection.execute(f"SET allowed_directories = ['{self._cache.folder}']")
+            connection.execute("SET enable_external_access = false; SET lock_configuration = true")
             with execution.lock:
                 if execution.stopped.is_set():
                     raise QueryStopped

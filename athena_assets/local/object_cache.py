@@ -23,7 +23,7 @@ class ObjectCache:
     """Copies objects out of the store on first use."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
 
     def fetch(self, bucket: str, key: str) -> CachedObject | None:
         """The object's present version; `None` if it is gone."""
@@ -44,4 +44,4 @@ class ObjectCache:
         return CachedObject(key, path, len(body))
 
     def _path(self, bucket: str, key: str, etag: str) -> Path:
-        return self._folder / hashlib.sha256(f"{bucket}/{key}/{etag}".encode()).hexdigest()
+        return self.folder / hashlib.sha256(f"{bucket}/{key}/{etag}".encode()).hexdigest()

@@ -43,14 +43,15 @@ class Failure:
 class QueryFaults:
     """Shared by the control endpoints and the running queries."""
 
-    def __init__(self) -> None:
+    def __init__(self, rows_per_file: int = DEFAULT_ROWS_PER_FILE) -> None:
+        self._usual_rows_per_file = rows_per_file
         self._changed = threading.Condition()
         self._holds: dict[str, Hold] = {}
         self._failures: list[Failure] = []
         self._ids = itertools.count(1)
         self._manifests_to_lose = 0
         self.delay = DEFAULT_DELAY
-        self.rows_per_file = DEFAULT_ROWS_PER_FILE
+        self.rows_per_file = self._usual_rows_per_file
 
     def hold(self, sql_contains: str | None, at: str) -> str:
         """Takes effect for every query that has not yet passed the point."""
@@ -96,7 +97,7 @@ class QueryFaults:
             self._failures.clear()
             self._manifests_to_lose = 0
             self.delay = DEFAULT_DELAY
-            self.rows_per_file = DEFAULT_ROWS_PER_FILE
+            self.rows_per_file = self._usual_rows_per_file
             self._changed.notify_all()
 
     def stand(self, query_id: str, sql: str, at: str, stopped: threading.Event) -> None:

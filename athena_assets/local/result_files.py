@@ -127,7 +127,7 @@ def _json_lines(table: pa.Table) -> bytes:
         inner = f"SELECT {', '.join(columns)} FROM rows_to_write"
         lines = connection.sql(f"SELECT to_json(r)::VARCHAR FROM ({inner}) AS r").to_arrow_table().column(0)
     text = "".join(f"{line}\n" for line in lines.to_pylist())
-    return gzip.compress(text.encode(), compresslevel=6, mtime=0)
+    return gzip.compress(text.encode(), compresslevel=4, mtime=0)
 
 
 def csv_text(value: Any) -> str | None:

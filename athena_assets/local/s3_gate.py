@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Mapping
-from email.utils import formatdate
 from typing import Any
 from urllib.parse import unquote
 from xml.etree import ElementTree
@@ -46,16 +45,7 @@ def serve(apps: moto_seams.MotoApps, identity: Identity, environ: dict[str, Any]
                 environ.pop(name, None)
         if identity.operation == "DeleteObjects":
             return _delete_objects(apps, str(identity.bucket), environ, body)
-        reply = apps.call("s3", environ)
-    return _with_last_modified(identity, reply)
-
-
-def _with_last_modified(identity: Identity, reply: Reply) -> Reply:
-    if identity.operation not in ("GetObject", "HeadObject") or reply.status != 200:
-        return reply
-    if any(name.lower() == "last-modified" for name, _ in reply.headers):
-        return reply
-    return Reply(reply.status, [*reply.headers, ("Last-Modified", formatdate(usegmt=True))], reply.body)
+        return apps.call("s3", environ)
 
 
 def _refusal(identity: Identity, environ: Mapping[str, Any]) -> Reply | None:

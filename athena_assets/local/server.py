@@ -30,18 +30,16 @@ from athena_assets.local.control import Control
 from athena_assets.local.fault_rules import FaultRules
 from athena_assets.local.gateway import Gateway
 from athena_assets.local.http_server import LoopbackServer
-from athena_assets.local.query_faults import QueryFaults
+from athena_assets.local.query_faults import DEFAULT_ROWS_PER_FILE, QueryFaults
 from athena_assets.local.request_log import RequestLog
 from athena_assets.local.workgroups import WorkGroups
 
 PARENT_CHECK_SECONDS = 0.1
 
 
-def build_gateway(cache_folder: Path, rows_per_file: int | None = None) -> Gateway:
+def build_gateway(cache_folder: Path, rows_per_file: int = DEFAULT_ROWS_PER_FILE) -> Gateway:
     """The whole embedded AWS as one application."""
-    log, rules, query_faults = RequestLog(), FaultRules(), QueryFaults()
-    if rows_per_file is not None:
-        query_faults.rows_per_file = rows_per_file
+    log, rules, query_faults = RequestLog(), FaultRules(), QueryFaults(rows_per_file)
     history, workgroups = History(), WorkGroups()
     runner = Runner(query_faults, cache_folder)
     control = Control(log, rules, query_faults, history, runner, workgroups)
@@ -66,7 +64,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="127.0.0.1; anything else is refused")
     parser.add_argument("--port", type=int, default=0, help="0: a free one")
     parser.add_argument("--parent-pid", type=int, help="end when this process is gone")
-    parser.add_argument("--rows-per-file", type=int, help="rows in each file that an UNLOAD writes")
+    parser.add_argument("--rows-per-file", type=int, default=DEFAULT_ROWS_PER_FILE, help="of what an UNLOAD writes")
     options = parser.parse_args(arguments)
 
     folder = Path(tempfile.mkdtemp(prefix="embedded-aws-"))

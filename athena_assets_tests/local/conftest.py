@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -16,8 +16,15 @@ from botocore.config import Config
 from athena_assets.local import EmbeddedAws
 
 ONE_ATTEMPT = Config(retries={"total_max_attempts": 1})
+Found = TypeVar("Found")
 FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
-HIVE_TYPES = {pa.int64(): "bigint", pa.int32(): "int", pa.float64(): "double", pa.string(): "string", pa.bool_(): "boolean"}
+HIVE_TYPES = {
+    pa.int64(): "bigint",
+    pa.int32(): "int",
+    pa.float64(): "double",
+    pa.string(): "string",
+    pa.bool_(): "boolean",
+}
 
 
 def hive_type(kind: pa.DataType) -> str:
@@ -93,7 +100,12 @@ class Lake:
 
     def wait(self, query_id: str) -> dict[str, Any]:
         """Polls until the query has ended."""
-        return eventually(lambda: next((q for q in [self.describe(query_id)] if q["Status"]["State"] in FINAL), None))
+
+        def ended() -> dict[str, Any] | None:
+            found = self.describe(query_id)
+            return found if found["Status"]["State"] in FINAL else None
+
+        return eventually(ended)
 
     def run(self, sql: str, **arguments: Any) -> dict[str, Any]:
         """Starts and waits."""
@@ -111,7 +123,7 @@ class Lake:
         return pa.concat_tables([pq.read_table(io.BytesIO(self.read(key))) for key in self.keys(prefix)])
 
 
-def eventually(look: Any, seconds: float = 20) -> Any:
+def eventually(look: Callable[[], Found | None], seconds: float = 20) -> Found:
     """What `look` returns as soon as it is true."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

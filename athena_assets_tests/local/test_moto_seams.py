@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from typing import Any
 
 import boto3
 import moto
@@ -63,13 +64,11 @@ def test_a_stopped_writer_writes_nothing() -> None:
 
 
 def test_glue_tables_come_with_their_partitions() -> None:
-    glue = boto3.client("glue", region_name="us-east-1")
+    glue: Any = boto3.client("glue", region_name="us-east-1")
     glue.create_database(DatabaseInput={"Name": "db"})
     storage = {"Columns": [{"Name": "n", "Type": "int"}], "Location": "s3://bucket/t/"}
     keys = [{"Name": "day", "Type": "string"}]
-    glue.create_table(
-        DatabaseName="db", TableInput={"Name": "t", "StorageDescriptor": storage, "PartitionKeys": keys}
-    )
+    glue.create_table(DatabaseName="db", TableInput={"Name": "t", "StorageDescriptor": storage, "PartitionKeys": keys})
     glue.create_partition(
         DatabaseName="db", TableName="t", PartitionInput={"Values": ["1"], "StorageDescriptor": storage}
     )

@@ -58,6 +58,7 @@ def test_sixteen_writers_have_one_winner_in_each_of_a_hundred_rounds(lake: Lake)
     writers, rounds = 16, 100
     barrier = threading.Barrier(writers)
     body = b"x" * 20_000
+    refusals: list[str] = []
 
     def write(number: int) -> list[bool]:
         won = []
@@ -67,13 +68,14 @@ def test_sixteen_writers_have_one_winner_in_each_of_a_hundred_rounds(lake: Lake)
                 lake.put(f"round-{turn}", body + bytes([number]), IfNoneMatch="*")
                 won.append(True)
             except ClientError as error:
-                assert error.response["Error"]["Code"] == "PreconditionFailed"
                 won.append(False)
+                refusals.append(error.response["Error"]["Code"])
         return won
 
     with ThreadPoolExecutor(writers) as pool:
         results = list(pool.map(write, range(writers)))
     assert [sum(results[writer][turn] for writer in range(writers)) for turn in range(rounds)] == [1] * rounds
+    assert set(refusals) == {"PreconditionFailed"}
 
 
 def test_compare_and_swap_loses_no_increment(lake: Lake) -> None:
@@ -88,7 +90,8 @@ def test_compare_and_swap_loses_no_increment(lake: Lake) -> None:
                     lake.put("counter", str(value + 1).encode(), IfMatch=found["ETag"])
                     break
                 except ClientError as error:
-                    assert error.response["Error"]["Code"] == "PreconditionFailed"
+                    if error.response["Error"]["Code"] != "PreconditionFailed":
+                        raise
 
     threads = [threading.Thread(target=add) for _ in range(8)]
     for thread in threads:
@@ -168,7 +171,9 @@ def test_completing_an_upload_judges_the_destination(lake: Lake) -> None:
     parts = {"Parts": [{"ETag": part["ETag"], "PartNumber": 1}]}
     for condition in ({"IfNoneMatch": "*"}, {"IfMatch": '"stale"'}):
         with pytest.raises(ClientError) as error:
-            lake.s3.complete_multipart_upload(Bucket="out", Key="k", UploadId=upload, MultipartUpload=parts, **condition)
+            lake.s3.complete_multipart_upload(
+                Bucket="out", Key="k", UploadId=upload, MultipartUpload=parts, **condition
+            )
         assert status_of(error) == (412, "PreconditionFailed")
     assert lake.read("k") == b"other"
 
@@ -207,7 +212,8 @@ def test_listings_page_without_gaps_or_repeats(lake: Lake) -> None:
         lake.put(name)
     lake.put("q")
     found: list[str] = []
-    pages, arguments = 0, {}
+    pages = 0
+    arguments: dict[str, str] = {}
     while True:
         page = lake.s3.list_objects_v2(Bucket="out", Prefix="p/", MaxKeys=100, **arguments)
         found += [entry["Key"] for entry in page["Contents"]]
@@ -233,7 +239,9 @@ def test_answers_carry_the_servers_clock(lake: Lake) -> None:
     assert "date" in error.value.response["ResponseMetadata"]["HTTPHeaders"]
 
 
-@pytest.mark.parametrize("key", ["a b", "a%2Fb", "a+b", "ä", "a=1/b=2/c", "/leading", "double//slash", "q?x&y", "_x%20y"])
+@pytest.mark.parametrize(
+    "key", ["a b", "a%2Fb", "a+b", "ä", "a=1/b=2/c", "/leading", "double//slash", "q?x&y", "_x%20y"]
+)
 def test_keys_are_taken_as_they_are(lake: Lake, key: str) -> None:
     lake.put(key, b"1", IfNoneMatch="*")
     with pytest.raises(ClientError) as error:

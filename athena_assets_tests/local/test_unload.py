@@ -7,7 +7,7 @@ import io
 import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date, datetime
+from datetime import date
 from decimal import Decimal
 from typing import Any
 
@@ -27,7 +27,7 @@ MIXED = pa.table(
         "name": pa.array(["a", "it's", 'q"'], pa.string()),
         "ok": pa.array([True, False, None], pa.bool_()),
         "day": pa.array([date(2013, 1, 1), None, date(2013, 12, 31)], pa.date32()),
-        "at": pa.array([datetime(2013, 1, 1, 5, 0, 0, 123456), None, datetime(1970, 1, 1)], pa.timestamp("us")),
+        "at": pa.array([1_357_016_400_123_456, None, 0], pa.timestamp("us")),  # 2013-01-01 05:00:00.123456
         "price": pa.array([Decimal("1.50"), None, Decimal("-2.25")], pa.decimal128(10, 2)),
     }
 )
