@@ -6,9 +6,10 @@ import threading
 import uuid
 from collections.abc import Callable, Mapping
 
-from athena_assets.aws.athena import Athena
 from athena_assets.aws.driver import Driver
+from athena_assets.aws.parquet import Column, read_columns
 from athena_assets.aws.session import AwsClients, AwsSettings
+from athena_assets.aws.workgroup import Workgroup, read_workgroup, result_location
 from athena_assets.core.generation import UpstreamVersion
 from athena_assets.core.policy import LEASE_SECONDS
 from athena_assets.core.request import Published, Request, Reused
@@ -30,7 +31,7 @@ class Publisher:
         self._lease = lease_seconds
         self._clients = AwsClients(self.settings)
         self._lock = threading.Lock()
-        self._result_locations: dict[tuple[str, str], str | None] = {}
+        self._workgroups: dict[str, Workgroup] = {}
 
     @property
     def region(self) -> str | None:
@@ -80,7 +81,9 @@ class Publisher:
             given=_given(target, upstream_versions or {}),
             deterministic=facts.deterministic,
             workgroup=workgroup,
-            output_location=self._result_location(target, str(location), workgroup),
+            output_location=result_location(
+                target, location, self._workgroup(workgroup), self.settings.output_location
+            ),
             force=force,
             run=run,
             lease=self._lease,
@@ -88,15 +91,24 @@ class Publisher:
         request.check()
         return Driver(self._clients, request, observe).publish()
 
-    def _result_location(self, target: Target, slot: str, workgroup: str) -> str | None:
-        """Asked once for each slot and workgroup: GetWorkGroup has a small quota."""
-        key = (slot, workgroup)
+    def columns(
+        self, target: Target, outcome: Published | Reused, *, partition: str | None = None
+    ) -> tuple[Column, ...] | None:
+        """Names and Hive types of a result's columns, read from the footer of its first Parquet file.
+
+        None where nothing tells them: another format, an empty result, a result that has been replaced since, or no
+        pyarrow (`pip install athena_assets[schema]`).
+        """
+        if target.format.format != "PARQUET" or outcome.superseded:
+            return None
+        return read_columns(self._clients, target.location_for(partition).bucket, outcome.publication.manifest)
+
+    def _workgroup(self, name: str) -> Workgroup:
+        """Read once for each publisher: GetWorkGroup has a small quota."""
         with self._lock:
-            if key not in self._result_locations:
-                athena = Athena(self._clients, slot)
-                wanted = self.settings.output_location
-                self._result_locations[key] = athena.result_location(target, workgroup, wanted)
-            return self._result_locations[key]
+            if name not in self._workgroups:
+                self._workgroups[name] = read_workgroup(self._clients, name)
+            return self._workgroups[name]
 
 
 def unload(

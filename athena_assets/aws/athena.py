@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from athena_assets import errors
-from athena_assets.aws.replies import Refusal, call, denied, question
+from athena_assets.aws.replies import Refusal, call, denied
 from athena_assets.aws.session import AwsClients
 from athena_assets.core.effects import (
     CountRows,
@@ -23,9 +22,7 @@ from athena_assets.core.effects import (
     TokenMismatch,
     Unanswered,
 )
-from athena_assets.core.location import InvalidLocation, parse_location
 from athena_assets.core.register import Statistics
-from athena_assets.core.target import Target
 
 if TYPE_CHECKING:
     from mypy_boto3_athena.type_defs import QueryExecutionStatusTypeDef, QueryExecutionTypeDef
@@ -102,61 +99,6 @@ class Athena:
         if isinstance(answer, Refusal | Unanswered):
             return None  # late, missing or not permitted: the number is optional everywhere
         return answer["QueryRuntimeStatistics"].get("Rows", {}).get("OutputRows")
-
-    def result_location(self, target: Target, workgroup: str, wanted: str | None) -> str | None:
-        """The result location to send with a query of this workgroup: None where the workgroup's own holds.
-
-        Raises:
-            WorkgroupConflict: the workgroup enforces another location, gives none, or its location overlaps the target.
-        """
-        answer = question(self._slot, self._clients.athena.get_work_group, {"WorkGroup": workgroup})
-        if isinstance(answer, Refusal | Unanswered):
-            raise errors.ServiceUnavailable(
-                self._slot,
-                f"GetWorkGroup did not answer about {workgroup!r} ({answer}).",
-                not_done="No query was started.",
-                next_step="Publish again when Athena answers.",
-            )
-        configuration = answer["WorkGroup"].get("Configuration", {})
-        own = configuration.get("ResultConfiguration", {}).get("OutputLocation") or None
-        enforced = bool(configuration.get("EnforceWorkGroupConfiguration"))
-        if enforced and own is not None and wanted is not None and wanted.rstrip("/") != own.rstrip("/"):
-            raise self._conflict(
-                target,
-                f"workgroup {workgroup!r} enforces the result location {own}, the settings ask for {wanted}.",
-                "Leave output_location out, or use another workgroup.",
-            )
-        managed = configuration.get("ManagedQueryResultsConfiguration", {}).get("Enabled", False)
-        effective = own if enforced and own is not None else wanted or own
-        if effective is None and not managed:
-            raise self._conflict(
-                target,
-                f"neither the settings nor workgroup {workgroup!r} name a query result location.",
-                "Set output_location to s3://bucket/path/ outside the target's location.",
-            )
-        if effective is not None:
-            self._check_apart(target, effective)
-        return None if enforced and own is not None else wanted
-
-    def _check_apart(self, target: Target, output_location: str) -> None:
-        """The result location must not be the destination, above it, or below it: its files would be published rows."""
-        bucket = output_location.removeprefix("s3://").partition("/")[0]
-        whole_bucket = output_location.rstrip("/") == f"s3://{bucket}"
-        try:
-            overlaps = not whole_bucket and parse_location(output_location).overlaps(parse_location(self._slot))
-        except InvalidLocation as error:
-            raise self._conflict(target, f"the query result location: {error.problem}", error.next_step) from error
-        if overlaps or (whole_bucket and parse_location(self._slot).bucket == bucket):
-            raise self._conflict(
-                target,
-                f"the query result location {output_location} overlaps the target's location {self._slot}.",
-                "Use a result location of its own, neither above nor below the target.",
-            )
-
-    def _conflict(self, target: Target, what: str, next_step: str) -> errors.WorkgroupConflict:
-        return errors.WorkgroupConflict(
-            f"target {target.name!r}, output_location", what, not_done="No query was started.", next_step=next_step
-        )
 
 
 def query_status(execution: QueryExecutionTypeDef) -> QueryStatus:

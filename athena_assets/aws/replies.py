@@ -10,15 +10,18 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from botocore.exceptions import (
-    BotoCoreError,
     ClientError,
+    ConnectionError,  # noqa: A004 - botocore's
     CredentialRetrievalError,
+    HTTPClientError,
+    IncompleteReadError,
     LoginRefreshRequired,
     NoCredentialsError,
     NoRegionError,
     PartialCredentialsError,
     SSOError,
 )
+from botocore.parsers import ResponseParserError
 
 from athena_assets.core.effects import Refused, Unanswered
 from athena_assets.errors import AccessDenied
@@ -81,7 +84,7 @@ def call(subject: str, operation: Callable[..., T], arguments: Mapping[str, Any]
         return Refusal(status, code, message, None if athena_code is None else str(athena_code))
     except _UNUSABLE as error:
         raise denied(subject, "the call", str(error)) from error
-    except BotoCoreError as error:
+    except (ConnectionError, HTTPClientError, IncompleteReadError, ResponseParserError) as error:
         # Connection refused, reset, closed, timed out, or a reply that can't be read: applied or not, nobody knows.
         return Unanswered(f"{type(error).__name__}: {error}")
 

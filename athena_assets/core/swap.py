@@ -232,8 +232,12 @@ def _copy(tenure: Tenure, manifest: Manifest, index: int) -> Effects[bool]:
             if manifest.is_copy(index, head.size, head.metadata):
                 return True
             raise _not_ours(request, file.key)
-        if isinstance(answer, Absent) or (isinstance(answer, Refused) and answer.status == 412):
+        if isinstance(answer, Absent):
             return False
+        if isinstance(answer, Refused) and answer.status == 412:
+            source = yield from answered(HeadObject(file.source), request)
+            if isinstance(source, Absent) or source.etag != file.source_etag:
+                return False
         yield from _again(tenure, f"copying to {file.key}", answer, started, tries)
         tries += 1
 

@@ -23,6 +23,7 @@ from athena_assets.core.effects import (
     ReadClock,
     ReadObject,
     Refused,
+    Report,
     Sleep,
     Unanswered,
     WriteObject,
@@ -70,6 +71,7 @@ def answered(effect: Question[R], request: Request) -> Effects[R]:
                 not_done="Nothing was deleted; a query that may be running goes on.",
                 next_step="Publish again when AWS answers: the next caller goes on from what the register says.",
             )
+        yield from perform(Report("no answer", f"{type(effect).__name__}: {answer.reason}; trying again"))
         yield from perform(Sleep(policy.backoff(tries, (yield from perform(DrawFraction())))))
         tries += 1
 

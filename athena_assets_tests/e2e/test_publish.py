@@ -194,7 +194,7 @@ def test_the_scan_limit_is_its_own_error(lake: Lake) -> None:
 def test_a_timeout_stops_the_query_before_it_frees_the_slot(lake: Lake) -> None:
     target = lake.target(timeout=0.5)
     hold = lake.aws.faults.hold_queries(sql_contains=target.name)
-    with pytest.raises(errors.QueryTimedOut, match="timeout of 0.5 s"):
+    with pytest.raises(errors.QueryTimedOut, match=r"timeout of 0\.5 s"):
         lake.publisher().unload(target)
     assert [each.state for each in lake.queries(target.location)] == ["CANCELLED"]
     register = lake.register(target.location)
@@ -325,3 +325,29 @@ def test_an_interrupted_script_stops_its_query_and_frees_the_slot(lake: Lake, mo
     lake.aws.faults.clear()
     assert isinstance(lake.publisher().unload(target), Published)
     lake.assert_published_once(target.location)
+
+
+def test_columns_are_read_from_the_published_file(lake: Lake) -> None:
+    query = (
+        "SELECT n, CAST(n AS double) AS d, CAST(n AS varchar) AS s, n > 1 AS b, DATE '2020-01-02' AS day, "
+        "CAST(n AS integer) AS i, CAST(n AS decimal(10, 2)) AS price FROM numbers"
+    )
+    target, publisher = lake.target(query=query), lake.publisher()
+    columns = publisher.columns(target, publisher.unload(target))
+    assert columns is not None
+    assert [(each.name, each.type) for each in columns] == [
+        ("n", "bigint"),
+        ("d", "double"),
+        ("s", "string"),
+        ("b", "boolean"),
+        ("day", "date"),
+        ("i", "int"),
+        ("price", "decimal(10,2)"),
+    ]
+
+
+def test_columns_of_json_and_of_an_empty_result_are_not_made_up(lake: Lake) -> None:
+    publisher = lake.publisher()
+    for changes in ({"output": OutputFormat("json")}, {"query": "SELECT n FROM numbers WHERE n < 0"}):
+        target = lake.target(**changes)
+        assert publisher.columns(target, publisher.unload(target)) is None

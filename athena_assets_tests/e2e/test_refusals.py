@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from athena_assets import AwsSettings, Published, Publisher, errors
 from athena_assets_tests.e2e.lake import Lake, ThreadCaller, wait_until
 
 
-def with_settings(lake: Lake, **changes: str | None) -> Publisher:
+def with_settings(lake: Lake, **changes: Any) -> Publisher:
     settings: AwsSettings = dataclasses.replace(lake.settings, **changes)
     return Publisher(settings)
 
