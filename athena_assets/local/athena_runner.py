@@ -10,7 +10,8 @@ import threading
 import time
 import traceback
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
@@ -99,6 +100,17 @@ class Runner:
         execution.completed_at = time.time()
         execution.interrupt = None
 
+    @contextmanager
+    def _slot(self, execution: Execution) -> Iterator[None]:
+        """One of the few places to compute; a query that is stopped while it waits for one does not wait on."""
+        while not self._slots.acquire(timeout=0.05):
+            if execution.stopped.is_set():
+                raise QueryStopped
+        try:
+            yield
+        finally:
+            self._slots.release()
+
     def _stand(self, execution: Execution, at: str) -> None:
         self._faults.stand(execution.query_id, execution.submission.sql, at, execution.stopped)
 
@@ -122,7 +134,7 @@ class Runner:
         written: list[str] = []
         files = result_files.render_files(table, form, self._faults.rows_per_file)
         while failure is None or len(written) < failure.after_files:
-            with self._slots:
+            with self._slot(execution):
                 body = next(files, None)
             if body is None:
                 break
@@ -167,7 +179,7 @@ class Runner:
         return translate(sql, asked.database, lambda name: glue_tables.load_table(asked.region, name).schema())
 
     def _compute(self, execution: Execution, translation: Translation) -> pa.Table:
-        with self._slots, duckdb.connect() as connection:
+        with self._slot(execution), duckdb.connect() as connection:
             connection.execute(
                 "SET autoinstall_known_extensions = false; SET autoload_known_extensions = false;"
                 " SET TimeZone = 'UTC'; SET threads = 2; SET enable_progress_bar = false"

@@ -68,16 +68,32 @@ def test_stopping_during_the_delay_takes_effect_at_once(numbers: Lake) -> None:
     assert numbers.wait(query_id)["Status"]["State"] == "CANCELLED"
 
 
+LONG = (
+    "SELECT count(*) FROM unnest(sequence(1, 400000)) AS a(x) CROSS JOIN unnest(sequence(1, 400000)) AS b(y)"
+    " WHERE (x * y) % 7 < x % 5"
+)
+
+
 def test_stopping_interrupts_a_long_computation(lake: Lake) -> None:
-    query_id = lake.start(
-        "SELECT count(*) FROM unnest(sequence(1, 400000)) AS a(x) CROSS JOIN unnest(sequence(1, 400000)) AS b(y)"
-        " WHERE x * 3 = y * 7 + 1"
-    )
+    query_id = lake.start(LONG)
     eventually(lambda: state(lake, query_id) == "RUNNING")
     time.sleep(0.3)
     assert state(lake, query_id) == "RUNNING"
     lake.athena.stop_query_execution(QueryExecutionId=query_id)
     assert lake.wait(query_id)["Status"]["State"] == "CANCELLED"
+
+
+def test_a_query_that_waits_for_others_can_be_stopped(lake: Lake) -> None:
+    busy = [lake.start(LONG) for _ in range(3)]
+    time.sleep(0.3)
+    waiting = lake.start("SELECT 1")
+    time.sleep(0.3)
+    assert state(lake, waiting) == "RUNNING"
+    lake.athena.stop_query_execution(QueryExecutionId=waiting)
+    assert lake.wait(waiting)["Status"]["State"] == "CANCELLED"
+    for query_id in busy:
+        lake.athena.stop_query_execution(QueryExecutionId=query_id)
+        assert lake.wait(query_id)["Status"]["State"] == "CANCELLED"
 
 
 def test_stopping_a_finished_query_changes_nothing(numbers: Lake) -> None:
