@@ -2,7 +2,7 @@
 
 from athena_assets.aws.session import AwsSettings
 from athena_assets.core.output import OutputFormat
-from athena_assets.core.request import Published, Reused
+from athena_assets.core.request import Published, Reused, Skipped
 from athena_assets.core.target import OnConflict, Reuse, Target, UpstreamTable
 from athena_assets.errors import AthenaAssetsError
 from athena_assets.unload import Publisher, unload
@@ -16,6 +16,7 @@ __all__ = [
     "Publisher",
     "Reuse",
     "Reused",
+    "Skipped",
     "Target",
     "UpstreamTable",
     "unload",

@@ -17,9 +17,9 @@ class AthenaAssetsError(Exception):
         next_step: what the reader can do now.
     """
 
-    def __init__(self, subject: str, what: str, *, not_done: str, next_step: str) -> None:
+    def __init__(self, subject: object, what: str, *, not_done: str, next_step: str) -> None:
         super().__init__(f"{subject}: {what} {not_done} {next_step}")
-        self.subject = subject
+        self.subject = str(subject)
         self.what = what
         self.not_done = not_done
         self.next_step = next_step
@@ -53,7 +53,7 @@ class InvalidTarget(AthenaAssetsError, ValueError):
 class SlotBusy(AthenaAssetsError):
     """Another caller holds the slot and `on_conflict` (or the deadline of the wait) does not let us wait on."""
 
-    def __init__(self, slot: str, what: str, *, owner: str, query_id: str | None, next_step: str) -> None:
+    def __init__(self, slot: object, what: str, *, owner: str, query_id: str | None, next_step: str) -> None:
         super().__init__(
             slot, what, not_done="This request started no query and published nothing.", next_step=next_step
         )
@@ -89,6 +89,14 @@ class PublicationLost(AthenaAssetsError):
     """A committed file exists neither in staging nor at its destination; the next request runs the query anew."""
 
 
+class NotKept(AthenaAssetsError):
+    """The replaced result that was asked for is not kept, or not whole."""
+
+
+class NotBlocked(AthenaAssetsError):
+    """A repair was asked for a slot that needs none."""
+
+
 class RequestConflict(AthenaAssetsError, ValueError):
     """A request id came back with another query, format or location."""
 
@@ -107,7 +115,7 @@ class QueryFailed(AthenaAssetsError):
         next_step: what the reader can do now.
     """
 
-    def __init__(self, slot: str, reason: str, *, query_id: str | None, next_step: str) -> None:
+    def __init__(self, slot: object, reason: str, *, query_id: str | None, next_step: str) -> None:
         where = f"query {query_id}" if query_id else "the query (it was not started)"
         super().__init__(
             slot,
@@ -141,6 +149,18 @@ class QueryTimedOut(QueryFailed):
 
 class QueryCancelled(QueryFailed):
     """Somebody stopped the query; it is not tried again."""
+
+
+class EmptyResult(QueryFailed):
+    """The query succeeded without rows and the target wants that to be a failure."""
+
+
+class DirtyLocation(QueryFailed):
+    """Direct mode: a failed query left files at the location; the slot is blocked until somebody has looked."""
+
+
+class MixedLocation(QueryFailed):
+    """Direct mode: other files than the query's lie at the location; the slot is blocked until somebody has looked."""
 
 
 class ResultInvalid(QueryFailed):

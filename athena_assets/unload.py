@@ -4,17 +4,35 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
-from athena_assets.aws.driver import Driver
+from athena_assets.aws.driver import Driver, new_owner, publish
+from athena_assets.aws.fleet import Fleet
+from athena_assets.aws.glue_table import GlueTables
 from athena_assets.aws.parquet import Column, read_columns
 from athena_assets.aws.session import AwsClients, AwsSettings
 from athena_assets.aws.workgroup import Workgroup, read_workgroup, result_location
+from athena_assets.core.collect import Garbage, collect
+from athena_assets.core.effects import Effects, ListedObject
 from athena_assets.core.generation import UpstreamVersion
+from athena_assets.core.location import Location
 from athena_assets.core.policy import LEASE_SECONDS
-from athena_assets.core.request import Published, Request, Reused
+from athena_assets.core.register import Publication, Register
+from athena_assets.core.request import Published, Request, Reused, Skipped
+from athena_assets.core.restore import restore
+from athena_assets.core.scrub import ScrubReport, repair, scrub
+from athena_assets.core.slot import Slot
 from athena_assets.core.target import Target
+from athena_assets.core.tenure import look
+from athena_assets.errors import AthenaAssetsError
 from athena_assets.sql import inspect_query
+
+T = TypeVar("T")
+
+PARTITIONS_AT_ONCE = (
+    10  # publications of one call under way at one time; Athena's default quota is 20 active DML queries
+)
 
 
 class Publisher:
@@ -48,7 +66,8 @@ class Publisher:
         upstream_versions: Mapping[str, str] | None = None,
         run: str | None = None,
         observe: Callable[[str], None] | None = None,
-    ) -> Published | Reused:
+        take_over: bool = False,
+    ) -> Published | Reused | Skipped:
         """Publishes the target's result once, and returns when readers can read it.
 
         Args:
@@ -59,6 +78,11 @@ class Publisher:
             upstream_versions: versions that the caller knows, by `catalog.database.table` or `database.table`.
             run: recorded with the publication, so that others can name it.
             observe: gets one line at a time of what happens, on this thread.
+            take_over: finish the present owner's work at once, without waiting for its lease: for a human who knows
+                that it is dead. If it is not, that costs work, never a duplicate.
+
+        Returns:
+            Published or Reused; Skipped only where the target's on_conflict is `skip`.
 
         Raises:
             InvalidTarget, WorkgroupConflict: before anything was started.
@@ -67,9 +91,54 @@ class Publisher:
             QueryFailed: see its subclasses; nothing was published.
             AthenaAssetsError: everything else; the next caller goes on from what the register says.
         """
+        request = self._request(target, partition, request_id, force, upstream_versions or {}, run)
+        return publish(self._clients, request, observe, take_over=take_over)
+
+    def unload_partitions(
+        self,
+        target: Target,
+        partitions: Sequence[str],
+        *,
+        ended: Callable[[str, Published | Reused | Skipped | AthenaAssetsError], None],
+        request_id: Callable[[str], str] | None = None,
+        force: bool = False,
+        upstream_versions: Mapping[str, str] | None = None,
+        run: str | None = None,
+        observe: Callable[[str, str], None] | None = None,
+        limit: int = PARTITIONS_AT_ONCE,
+    ) -> None:
+        """Publishes several partitions at once, with one batched poll for all their queries.
+
+        Args:
+            partitions: keys; each is a slot of its own, with a publication of its own.
+            ended: gets each key with its outcome or error as soon as it has ended; one's error ends no other.
+            request_id: the request id for a key; None: new wishes.
+            observe: gets a key and a line of its story.
+            limit: publications under way at one time; each has one query.
+        """
+        keys = list(dict.fromkeys(partitions))
+        requests = [
+            self._request(target, key, request_id and request_id(key), force, upstream_versions or {}, run)
+            for key in keys
+        ]
+        Fleet(
+            self._clients,
+            limit=limit,
+            observe=lambda index, line: None if observe is None else observe(keys[index], line),
+            ended=lambda index, result: ended(keys[index], result),
+        ).publish(requests)
+
+    def _request(
+        self,
+        target: Target,
+        partition: str | None,
+        request_id: str | None,
+        force: bool,
+        upstream_versions: Mapping[str, str],
+        run: str | None,
+    ) -> Request:
         facts = inspect_query(target)
         location = target.location_for(partition)
-        upstreams = target.upstreams if target.upstreams is not None else facts.tables or ()
         workgroup = target.workgroup or self.settings.workgroup
         request = Request(
             id=request_id or uuid.uuid4().hex,
@@ -77,8 +146,8 @@ class Publisher:
             location=location,
             query=target.query_for(partition),
             partition=partition,
-            upstreams=upstreams,
-            given=_given(target, upstream_versions or {}),
+            upstreams=target.upstreams if target.upstreams is not None else facts.tables or (),
+            given=_given(target, upstream_versions),
             deterministic=facts.deterministic,
             workgroup=workgroup,
             output_location=result_location(
@@ -89,7 +158,37 @@ class Publisher:
             lease=self._lease,
         )
         request.check()
-        return Driver(self._clients, request, observe).publish()
+        table = target.publish_settings(partition).glue
+        if table is not None:
+            GlueTables(self._clients, location.bucket).check(target, table)
+        return request
+
+    # --- looking and mending -----------------------------------------------------------------------------------------
+
+    def status(self, location: Location) -> Register | None:
+        """What the register says of a slot; None if there is none."""
+        return self._on(location, "status", lambda slot: look(slot)).register
+
+    def scrub(self, location: Location) -> ScrubReport:
+        """Compares what lies under a location with its publication; changes nothing."""
+        return self._on(location, "scrub", scrub)
+
+    def collect(self, location: Location, *, delete: bool) -> Garbage:
+        """The garbage of a slot: staging of losers and failed attempts, unnamed backups. Deleted where asked."""
+        return self._on(location, "collect", lambda slot: collect(slot, delete=delete))
+
+    def restore(self, location: Location, fence: int, *, request_id: str | None = None) -> Publication:
+        """Publishes the kept result whose fence was `fence` again; the present one is kept in its stead."""
+        owner = new_owner(request_id or uuid.uuid4().hex)
+        return self._on(location, "restore", lambda slot: restore(slot, fence=fence, owner=owner, lease=self._lease))
+
+    def repair(self, location: Location, *, delete: bool) -> tuple[ListedObject, ...]:
+        """Frees a blocked slot once its location is empty; returns what lies there. `delete` empties it first."""
+        return self._on(location, "repair", lambda slot: repair(slot, delete=delete))
+
+    def _on(self, location: Location, caller: str, steps: Callable[[Slot], Effects[T]]) -> T:
+        slot = Slot(location, caller)
+        return Driver(self._clients, slot).run(steps(slot))
 
     def columns(
         self, target: Target, outcome: Published | Reused, *, partition: str | None = None
@@ -120,7 +219,7 @@ def unload(
     force: bool = False,
     upstream_versions: Mapping[str, str] | None = None,
     observe: Callable[[str], None] | None = None,
-) -> Published | Reused:
+) -> Published | Reused | Skipped:
     """`Publisher.unload` with a publisher of its own; for many targets, make one Publisher and keep it."""
     return Publisher(settings).unload(
         target,

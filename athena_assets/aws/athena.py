@@ -83,6 +83,26 @@ class Athena:
             raise denied(self._slot, "GetQueryExecution", f"HTTP {answer.status} {answer.code}: {answer.message}")
         return query_status(answer["QueryExecution"])
 
+    def poll_many(self, query_ids: tuple[str, ...]) -> dict[str, QueryStatus | QueryMissing | Unanswered]:
+        """The answer of `poll` for each of up to 50 queries, by BatchGetQueryExecution."""
+        answer = call(
+            self._slot, self._clients.athena.batch_get_query_execution, {"QueryExecutionIds": list(query_ids)}
+        )
+        if isinstance(answer, Refusal):
+            if not answer.throttled:
+                raise denied(self._slot, "BatchGetQueryExecution", f"HTTP {answer.status} {answer.code}")
+            answer = Unanswered(answer.code)
+        if isinstance(answer, Unanswered):
+            return dict.fromkeys(query_ids, answer)
+        found: dict[str, QueryStatus | QueryMissing | Unanswered] = {}
+        for execution in answer["QueryExecutions"]:
+            found[execution["QueryExecutionId"]] = query_status(execution)
+        for unprocessed in answer["UnprocessedQueryExecutionIds"]:
+            code = unprocessed.get("ErrorCode", "")
+            throttled = code in ("ThrottlingException", "TooManyRequestsException", "INTERNAL_FAILURE")
+            found[unprocessed["QueryExecutionId"]] = Unanswered(code) if throttled else QueryMissing()
+        return {query_id: found.get(query_id, Unanswered("not in the answer")) for query_id in query_ids}
+
     def stop(self, effect: StopQuery) -> Done | Unanswered:
         """Stop succeeds on a finished query; sending it again is harmless."""
         answer = call(self._slot, self._clients.athena.stop_query_execution, {"QueryExecutionId": effect.query_id})

@@ -8,18 +8,21 @@ import random
 import secrets
 import socket
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from athena_assets.aws.athena import Athena
 from athena_assets.aws.glue import UpstreamVersions
+from athena_assets.aws.glue_table import GlueTables
 from athena_assets.aws.s3 import S3
 from athena_assets.aws.session import AwsClients
 from athena_assets.core import effects
 from athena_assets.core.abandon import abandon
 from athena_assets.core.effects import Effect, Effects
 from athena_assets.core.protocol import Caller
+from athena_assets.core.register import Owner
 from athena_assets.core.request import Outcome, Request
+from athena_assets.core.slot import Slot
 from athena_assets.errors import AthenaAssetsError
 
 T = TypeVar("T")
@@ -28,15 +31,17 @@ logger = logging.getLogger(__name__)
 
 CLEAN_UP_SECONDS = 3.0  # for an interrupted caller; what Dagster grants comfortably before it kills
 
+Observe = Callable[[str], None]
+
 
 class Driver:
-    """Performs effects for one request. `observe` gets the story of the publication, a line at a time."""
+    """Performs effects for one slot. `observe` gets the story, a line at a time."""
 
-    def __init__(self, clients: AwsClients, request: Request, observe: Callable[[str], None] | None = None) -> None:
-        s3 = S3(clients, request.location.bucket)
-        athena = Athena(clients, request.slot)
+    def __init__(self, clients: AwsClients, slot: Slot, observe: Observe | None = None) -> None:
+        s3 = S3(clients, slot.bucket)
+        athena = Athena(clients, str(slot))
         upstreams = UpstreamVersions(clients)
-        self._request = request
+        self._slot = slot
         self._observe = observe
         self._perform: dict[type[Effect[Any]], Callable[[Any], Any]] = {
             effects.ReadObject: s3.read,
@@ -51,6 +56,7 @@ class Driver:
             effects.StopQuery: athena.stop,
             effects.CountRows: athena.count_rows,
             effects.ResolveUpstreams: lambda effect: upstreams.resolve(effect.tables),
+            effects.KeepGlueTable: GlueTables(clients, slot.bucket).keep,
             effects.Sleep: lambda effect: time.sleep(effect.seconds),
             effects.ReadClock: lambda _: time.monotonic(),
             effects.DrawId: lambda _: secrets.token_hex(8),
@@ -58,51 +64,73 @@ class Driver:
             effects.Report: self._report,
         }
 
-    def publish(self) -> Outcome:
-        """Runs the request to its outcome.
+    def perform(self, effect: Effect[Any]) -> Any:
+        """The answer to one effect. Raises AthenaAssetsError for what no wait can cure."""
+        return self._perform[type(effect)](effect)
 
-        An interruption (KeyboardInterrupt, Dagster's termination: anything that is not an Exception) stops the query
-        and frees the slot within about CLEAN_UP_SECONDS, and goes on. SIGKILL can't be caught: the lease runs out.
-        """
-        caller = Caller(self._request, socket.gethostname(), os.getpid())
-        try:
-            return self._run(caller.publish())
-        except Exception:
-            raise  # typed or not: the register tells the next caller how far we came
-        except BaseException:
-            self._clean_up(caller)
-            raise
-
-    def _run(self, steps: Effects[T], until: float | None = None) -> T:
+    def run(self, steps: Effects[T], until: float | None = None) -> T:
+        """Runs steps to their end, or raises TimeoutError once the monotonic clock has passed `until`."""
         try:
             effect = next(steps)
             while until is None or time.monotonic() < until:
-                effect = self._step(steps, effect)
+                try:
+                    answer = self.perform(effect)
+                except AthenaAssetsError as error:
+                    effect = steps.throw(error)
+                else:
+                    effect = steps.send(answer)
         except StopIteration as stop:
             result: T = stop.value
             return result
         raise TimeoutError
 
-    def _step(self, steps: Generator[Effect[Any], Any, Any], effect: Effect[Any]) -> Effect[Any]:
-        try:
-            answer = self._perform[type(effect)](effect)
-        except AthenaAssetsError as error:
-            return steps.throw(error)
-        return steps.send(answer)
-
-    def _clean_up(self, caller: Caller) -> None:
-        try:
-            self._run(abandon(self._request, caller.session), until=time.monotonic() + CLEAN_UP_SECONDS)
-        except (AthenaAssetsError, TimeoutError) as error:
-            logger.warning(
-                "%s: interrupted, and the slot could not be freed in time (%r). The next caller finishes or replaces "
-                "what was begun once the lease has run out.",
-                self._request.slot,
-                error,
-            )
-
     def _report(self, effect: effects.Report) -> None:
         line = f"{effect.event}: {effect.detail}" if effect.detail else effect.event
-        logger.info("%s: %s", self._request.slot, line)
+        logger.info("%s: %s", self._slot, line)
         if self._observe is not None:
             self._observe(line)
+
+
+def new_caller(request: Request, *, take_over: bool = False) -> Caller:
+    return Caller(request, socket.gethostname(), os.getpid(), take_over=take_over)
+
+
+def new_owner(request_id: str, run: str | None = None) -> Owner:
+    """The owner of a slot for something else than a publishing request."""
+    return Owner(secrets.token_hex(8), socket.gethostname(), os.getpid(), request_id, run)
+
+
+def publish(
+    clients: AwsClients, request: Request, observe: Observe | None = None, *, take_over: bool = False
+) -> Outcome:
+    """Runs one request to its outcome, on this thread.
+
+    An interruption (KeyboardInterrupt, Dagster's termination: anything that is not an Exception) stops the query and
+    frees the slot within about CLEAN_UP_SECONDS, and goes on. SIGKILL can't be caught: the lease runs out.
+    """
+    caller = new_caller(request, take_over=take_over)
+    driver = Driver(clients, request.slot, observe)
+    try:
+        return driver.run(caller.publish())
+    except Exception:
+        raise  # typed or not: the register tells the next caller how far we came
+    except BaseException:
+        _clean_up(driver, caller)
+        raise
+
+
+def _clean_up(driver: Driver, caller: Caller) -> None:
+    try:
+        driver.run(abandon(caller.slot, caller.session), until=time.monotonic() + CLEAN_UP_SECONDS)
+    except (AthenaAssetsError, TimeoutError) as error:
+        warn_not_freed(caller, error)
+
+
+def warn_not_freed(caller: Caller, error: BaseException) -> None:
+    """Says what an interruption left behind, and who deals with it."""
+    logger.warning(
+        "%s: interrupted, and the slot could not be freed in time (%r). The next caller finishes or replaces what was "
+        "begun once the lease has run out.",
+        caller.slot,
+        error,
+    )

@@ -1,4 +1,4 @@
-"""Versions of upstream tables, by the Glue catalog and by listings of their data in S3."""
+"""Glue: the versions of upstream tables, and the external table over a target."""
 
 from __future__ import annotations
 

@@ -29,6 +29,11 @@ class Column:
     type: str
 
 
+def available() -> bool:
+    """Whether pyarrow is installed."""
+    return pa is not None
+
+
 def read_columns(clients: AwsClients, bucket: str, manifest_key: str) -> tuple[Column, ...] | None:
     """Reads our manifest and the footer of the first file that it names; None where that can't be done."""
     if pa is None:
@@ -37,9 +42,14 @@ def read_columns(clients: AwsClients, bucket: str, manifest_key: str) -> tuple[C
     if body is None:
         return None
     files = decode(body, Manifest).files
-    if not files:
+    return sample_columns(clients, bucket, files[0].key) if files else None
+
+
+def sample_columns(clients: AwsClients, bucket: str, key: str) -> tuple[Column, ...] | None:
+    """The columns of one Parquet file."""
+    if pa is None:
         return None
-    footer = _footer(clients, bucket, files[0].key)
+    footer = _footer(clients, bucket, key)
     if footer is None:
         return None
     schema = pq.read_schema(pa.BufferReader(_MAGIC + footer))

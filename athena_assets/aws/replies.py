@@ -106,6 +106,8 @@ def question(subject: str, operation: Callable[..., T], arguments: Mapping[str, 
         return answer
     if answer.throttled:
         return Unanswered(f"HTTP {answer.status} {answer.code}")
+    if answer.code == "EntityNotFoundException":  # Glue's "there is no such thing", with status 400
+        return answer
     if answer.status in (301, 400, 401, 403) or answer.code == "NoSuchBucket":
         raise denied(subject, getattr(operation, "__name__", "the call"), f"HTTP {answer.status} {answer.code}")
     return answer

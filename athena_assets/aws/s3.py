@@ -128,7 +128,7 @@ class S3:
                 "CopySourceIfMatch": effect.source_etag,
                 "IfNoneMatch": "*",
                 "Metadata": effect.metadata,
-                "MetadataDirective": "REPLACE",
+                "MetadataDirective": "COPY" if effect.metadata is None else "REPLACE",
                 "ExpectedBucketOwner": self._owner,
                 "ExpectedSourceBucketOwner": self._owner,
             },

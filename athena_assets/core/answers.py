@@ -8,7 +8,7 @@ from athena_assets import errors
 from athena_assets.core import policy
 from athena_assets.core.register import Publication, Register, State
 from athena_assets.core.request import Outcome, Published, Request, Reused
-from athena_assets.core.target import Reuse
+from athena_assets.core.target import OnConflict, Reuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def answered_by(found: Register, expected: Expectation) -> Outcome | None:
         and failure.fence >= expected.since
         and request.joins
     ):
-        raise policy.failure_error(request.slot, failure)
+        raise policy.failure_error(request.location, failure)
     return None
 
 
@@ -88,7 +88,7 @@ def _own_publication(remembered: tuple[Publication, ...], expected: Expectation)
             continue
         if publication.definition != request.definition:
             raise errors.RequestConflict(
-                request.slot,
+                request.location,
                 f"request {request.id} has already published another query, format or location "
                 f"(query {publication.query_id}).",
                 not_done="No query was started and nothing was published.",
@@ -98,7 +98,7 @@ def _own_publication(remembered: tuple[Publication, ...], expected: Expectation)
             return publication
         if publication.fence >= expected.since:
             raise errors.PublicationLost(
-                request.slot,
+                request.location,
                 f"files of query {publication.query_id} vanished from staging and from the location before the swap "
                 "was complete.",
                 not_done="Readers see none, or part, of the result.",
@@ -109,9 +109,11 @@ def _own_publication(remembered: tuple[Publication, ...], expected: Expectation)
 
 
 def _may_reuse(publication: Publication, expected: Expectation) -> bool:
-    """A publication that was finished before this caller came."""
+    """Whether a finished publication answers, whoever made it."""
     if publication.lost or publication.generation != expected.generation:
         return False
+    if publication.fence >= expected.since and expected.request.target.on_conflict is OnConflict.QUEUE:
+        return False  # it was in flight: who queues wants a query of its own
     if expected.request.reuse is Reuse.AUTO:
         return publication.reusable and expected.reusable
     return expected.request.reuse is Reuse.ALWAYS

@@ -31,7 +31,8 @@ from athena_assets.core.effects import (
     perform,
 )
 from athena_assets.core.manifest import InvalidResult, match_files, parse_data_manifest
-from athena_assets.core.register import StartParameters
+from athena_assets.core.register import Mode, ObjectVersion, StartParameters
+from athena_assets.core.swap import remove
 from athena_assets.core.tenure import Tenure, answered
 
 LOOKS = 3  # before a data manifest or a query id counts as missing, and a second apart
@@ -79,12 +80,12 @@ def _start(tenure: Tenure, parameters: StartParameters, token: str) -> Effects[Q
         if isinstance(answer, StartRejected):
             return Failed(FailureKind.USER_ERROR, answer.message)
         doubtful = doubtful or isinstance(answer, Unanswered)
-        if (yield from perform(ReadClock())) - started > tenure.request.patience:
+        if (yield from perform(ReadClock())) - started > tenure.slot.patience:
             if isinstance(answer, StartThrottled) and not doubtful:
                 return Failed(FailureKind.THROTTLED, answer.message)
             raise errors.OutcomeUnknown(
-                tenure.request.slot,
-                f"request {tenure.request.id}: StartQueryExecution was not answered ({answer}).",
+                tenure.slot,
+                f"{tenure.slot.caller}: StartQueryExecution was not answered ({answer}).",
                 not_done="The register still says that the query may be running; nothing was published or deleted.",
                 next_step="Publish again: the next caller finds the query by its token and finishes it.",
             )
@@ -92,7 +93,7 @@ def _start(tenure: Tenure, parameters: StartParameters, token: str) -> Effects[Q
         tries += 1
 
 
-def watch(tenure: Tenure) -> Effects[QueryStatus | Failed]:
+def watch(tenure: Tenure, timeout: float) -> Effects[QueryStatus | Failed]:
     """Polls the accepted query to its end, renewing the lease in between. A timeout stops it and waits for that end."""
     query_id = tenure.register.current.accepted_query
     began = last_answer = yield from perform(ReadClock())
@@ -114,35 +115,35 @@ def watch(tenure: Tenure) -> Effects[QueryStatus | Failed]:
             return status  # also when a stop lost against it
         elif status.state is QueryState.FAILED:
             if failed_before:
-                return _failed(tenure, status, query_id, stopping)
+                return _failed(status, query_id, timeout if stopping else None)
             failed_before = True  # look once more before giving the slot up
         else:
             failed_before = False
-            if now - began >= tenure.request.target.timeout:
+            if now - began >= timeout:
                 stopping = True
                 yield from perform(Report("timed out", f"stopping query {query_id}"))
                 yield from tenure.keep()
                 yield from perform(StopQuery(query_id))
         if not isinstance(status, Unanswered):
             last_answer = now
-        until_timeout = tenure.request.target.timeout - (now - began)
+        until_timeout = timeout - (now - began)
         yield from perform(Sleep(min(delay, until_timeout) if until_timeout > 0 else delay))
 
 
 def _check_patience(tenure: Tenure, query_id: str, silence: float, answer: Unanswered) -> None:
-    if silence > tenure.request.patience:
+    if silence > tenure.slot.patience:
         raise errors.ServiceUnavailable(
-            tenure.request.slot,
+            tenure.slot,
             f"Athena did not answer about query {query_id} for {silence:.0f} s ({answer.reason}).",
             not_done="The query was not stopped and nothing was published.",
             next_step="Publish again when Athena answers: the next caller adopts the query.",
         )
 
 
-def _failed(tenure: Tenure, status: QueryStatus, query_id: str, stopped: bool) -> Failed:
-    if stopped:
-        limit = tenure.request.target.timeout
-        return Failed(FailureKind.TIMED_OUT, f"it was stopped after the target's timeout of {limit:g} s", query_id)
+def _failed(status: QueryStatus, query_id: str, stopped_after: float | None) -> Failed:
+    if stopped_after is not None:
+        reason = f"it was stopped after the target's timeout of {stopped_after:g} s"
+        return Failed(FailureKind.TIMED_OUT, reason, query_id)
     assert status.kind is not None
     return Failed(status.kind, status.reason, query_id)
 
@@ -153,16 +154,52 @@ def verify(tenure: Tenure, status: QueryStatus) -> Effects[tuple[ListedObject, .
     body: bytes | Absent = Absent()
     if status.data_manifest is not None:
         for _ in range(LOOKS):
-            body = yield from answered(ReadUri(status.data_manifest), tenure.request)
+            body = yield from answered(ReadUri(status.data_manifest), tenure.slot)
             if not isinstance(body, Absent):
                 break
             yield from perform(Sleep(1.0))
-    listing = yield from answered(ListObjects(attempt.staging), tenure.request)
+    listing = yield from answered(ListObjects(attempt.staging), tenure.slot)
     uris = () if isinstance(body, Absent) else parse_data_manifest(body)
     if not uris and listing:
         reason = f"it has no data manifest, but {len(listing)} objects lie under its staging prefix"
         return Failed(FailureKind.RESULT_INVALID, reason, attempt.query_id)
     try:
-        return match_files(uris, listing, tenure.request.location, attempt.staging)
+        files = match_files(uris, listing, tenure.slot.location, attempt.staging)
     except InvalidResult as error:
         return Failed(FailureKind.RESULT_INVALID, str(error), attempt.query_id)
+    if attempt.settings.mode is Mode.DIRECT and len(files) < len(listing):
+        named = {each.key for each in files}
+        other = next(each.key for each in listing if each.key not in named)
+        reason = f"s3://{tenure.slot.bucket}/{other} lies at the location and is not the query's"
+        return Failed(FailureKind.MIXED_LOCATION, reason, attempt.query_id)
+    if not files and attempt.settings.empty_fails:
+        return Failed(FailureKind.EMPTY_RESULT, "it has no rows, and the target's on_empty is 'fail'", attempt.query_id)
+    return files
+
+
+def settle(tenure: Tenure, failed: Failed) -> Effects[Failed]:
+    """Direct mode: looks for what a failed query left at the location, and deletes it where the target allows that.
+
+    Such files can't be told from a stranger's by looking; they are deleted only as listed and recorded beforehand.
+    """
+    attempt, slot = tenure.register.current, tenure.slot
+    written = failed.query_id is not None and failed.kind is not FailureKind.MIXED_LOCATION
+    if attempt.settings.mode is not Mode.DIRECT or not written:
+        return failed
+    listing = yield from answered(ListObjects(slot.location.prefix), slot)
+    if not listing:
+        return failed
+    if not attempt.settings.clean_after_failure:
+        reason = f"{failed.reason}; it left {len(listing)} objects, such as s3://{slot.bucket}/{listing[0].key}"
+        return Failed(FailureKind.DIRTY_LOCATION, reason, failed.query_id)
+    doomed = tuple(ObjectVersion(each.key, each.etag) for each in listing)
+    yield from tenure.change(register.cleaning, cleanup=doomed)
+    yield from clean(tenure)
+    return failed
+
+
+def clean(tenure: Tenure) -> Effects[None]:
+    """Deletes what the register says a failed query left."""
+    for doomed in tenure.register.cleanup:
+        yield from remove(tenure, doomed.key, doomed.etag)
+    yield from tenure.change(register.cleaning, cleanup=())

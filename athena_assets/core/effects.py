@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from athena_assets.core.generation import UpstreamVersion
-from athena_assets.core.register import StartParameters, Statistics
+from athena_assets.core.register import GlueTable, StartParameters, Statistics
 from athena_assets.core.target import UpstreamTable
 
 R = TypeVar("R")
@@ -64,6 +64,11 @@ class Refused:
 
     status: int
     code: str
+
+    @property
+    def final(self) -> bool:
+        """True unless it only says what stood there: missing, conflict in flight, or another version."""
+        return self.status not in (404, 409, 412)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +149,9 @@ class FailureKind(StrEnum):
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
     RESULT_INVALID = "result_invalid"
+    EMPTY_RESULT = "empty_result"
+    DIRTY_LOCATION = "dirty_location"
+    MIXED_LOCATION = "mixed_location"
     OTHER = "other"
 
 
@@ -203,13 +211,14 @@ class HeadObject(Question[ObjectHead | Absent]):
 class CopyObject(Effect[Done | Absent | Refused | Unanswered]):
     """Server-side copy onto a key that must not exist, of a source that must still have `source_etag`.
 
-    `Absent`: the source is gone. Lost reply: the copy may be applied now or later; look at the destination.
+    `metadata` replaces the source's; None keeps it. `Absent`: the source is gone. Lost reply: the copy may be applied
+    now or later; look at the destination.
     """
 
     source: str
     source_etag: str
     destination: str
-    metadata: dict[str, str] = field(hash=False)
+    metadata: dict[str, str] | None = field(hash=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,6 +261,18 @@ class ResolveUpstreams(Effect[tuple[UpstreamVersion, ...]]):
     """The present versions of the tables, in their order; a version that can't be told is None."""
 
     tables: tuple[UpstreamTable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class KeepGlueTable(Effect[Done | Unanswered]):
+    """Creates the external table if it is missing and adds the partition at `location`. Repeating it is harmless.
+
+    `sample` is the key of a published file from which a new table's columns are read; None if the result is empty.
+    """
+
+    table: GlueTable
+    location: str
+    sample: str | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,48 @@ def register_key(location: Location) -> str:
 
 
 def manifest_key(location: Location, fence: int, attempt: int) -> str:
-    return f"{slot_prefix(location)}manifests/{fence:08d}-{attempt:02d}.json"
+    return f"{manifest_root(location)}{fence:08d}-{attempt:02d}.json"
+
+
+def restore_manifest_key(location: Location, fence: int, nonce: str) -> str:
+    """Of a restored publication: it is written before the fence is won, so it may not take an owner's key."""
+    return f"{manifest_root(location)}{fence:08d}-restore-{nonce}.json"
+
+
+def manifest_root(location: Location) -> str:
+    """Above every manifest of the slot."""
+    return f"{slot_prefix(location)}manifests/"
 
 
 def staging_prefix(location: Location, fence: int, attempt: int, nonce: str) -> str:
     """Private to one attempt of one owner. The nonce keeps it fresh even after a register was lost."""
-    return f"{slot_prefix(location)}staging/{fence:08d}-{attempt:02d}-{nonce}/"
+    return f"{staging_root(location)}{fence:08d}-{attempt:02d}-{nonce}/"
+
+
+def staging_root(location: Location) -> str:
+    """Above every staging prefix of the slot."""
+    return f"{slot_prefix(location)}staging/"
+
+
+def fence_below(root: str, key: str) -> int | None:
+    """The fence at the beginning of what follows `root` in a key that we made; None for any other key."""
+    digits = key.removeprefix(root)[:8]
+    return int(digits) if key.startswith(root) and len(digits) == 8 and digits.isdecimal() else None
+
+
+def backup_prefix(location: Location, fence: int) -> str:
+    """Where the files of the publication with this fence are kept once they are replaced."""
+    return f"{backup_root(location)}{fence:08d}/"
+
+
+def backup_root(location: Location) -> str:
+    """Above every kept publication of the slot."""
+    return f"{slot_prefix(location)}backup/"
+
+
+def adopted_prefix(location: Location, fence: int) -> str:
+    """Where the owner with this fence moves foreign objects that it was told to adopt."""
+    return f"{slot_prefix(location)}adopted/{fence:08d}/"
 
 
 def published_key(location: Location, fence: int, attempt: int, index: int, staged_path: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from athena_assets.core import keys
 from athena_assets.core.effects import ListedObject
 from athena_assets.core.location import Location
-from athena_assets.core.register import SCHEMA
+from athena_assets.core.register import SCHEMA, PublishSettings
 
 MAX_COPY_BYTES = 5 * 1024**3  # one CopyObject; S3 API reference, CopyObject
 
@@ -32,10 +32,12 @@ class ManifestFile:
 
 @dataclass(frozen=True, slots=True)
 class RemovedFile:
-    """A file of ours that this publication replaces, as it stood when the plan was made."""
+    """A file that this publication replaces, as it stood when the plan was made, and where it is kept, if it is."""
 
     key: str
     etag: str
+    size: int
+    backup: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +52,8 @@ class Manifest:
     files: tuple[ManifestFile, ...]
     removes: tuple[RemovedFile, ...]
     replaces: str | None
+    settings: PublishSettings
     schema: int = SCHEMA
-
-    def same_result(self, other: Manifest) -> bool:
-        """True if both list the same files of the same query."""
-        return (self.query_id, self.files) == (other.query_id, other.files)
 
     def copy_metadata(self, index: int) -> dict[str, str]:
         """What our copy of file `index` carries: the proof that we wrote that object."""

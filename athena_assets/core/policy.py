@@ -11,6 +11,8 @@ RENEW_AFTER = 1 / 3  # of the lease
 ACT_WITHIN = 0.8  # of the lease, counted from before the last renewal was sent
 PATIENCE_SECONDS = 300.0  # how long one unanswered call is tried again
 
+# Only a human can tell whose files lie at the location.
+BLOCKING = frozenset({FailureKind.DIRTY_LOCATION, FailureKind.MIXED_LOCATION})
 # A throttled start is tried again under its own token until the patience ends; only then is it a failure.
 RETRIED = frozenset({FailureKind.INTERNAL, FailureKind.RETRYABLE})
 
@@ -26,6 +28,9 @@ _ERRORS: dict[FailureKind, tuple[type[errors.QueryFailed], str]] = {
     FailureKind.TIMED_OUT: (errors.QueryTimedOut, "Raise the target's timeout or make the query cheaper."),
     FailureKind.CANCELLED: (errors.QueryCancelled, "Publish again if the result is still wanted."),
     FailureKind.OTHER: (errors.QueryFailed, "Read Athena's reason, then publish again."),
+    FailureKind.EMPTY_RESULT: (errors.EmptyResult, "Correct the query, or set on_empty='publish'."),
+    FailureKind.DIRTY_LOCATION: (errors.DirtyLocation, "Look at the files, then run `athena-assets repair`."),
+    FailureKind.MIXED_LOCATION: (errors.MixedLocation, "Look at the files, then run `athena-assets repair`."),
     FailureKind.RESULT_INVALID: (
         errors.ResultInvalid,
         "Publish again: the query runs anew into a fresh staging prefix.",
@@ -58,7 +63,7 @@ def expired_at_first_sight(lease: float, age: float) -> bool:
     return age > 2 * lease + 60
 
 
-def failure_error(slot: str, failure: Failure) -> errors.QueryFailed:
+def failure_error(slot: object, failure: Failure) -> errors.QueryFailed:
     """The exception of a recorded failure: the same for its owner and for everybody who waited for it."""
     kind, next_step = _ERRORS[FailureKind(failure.kind)]
     return kind(slot, failure.reason, query_id=failure.query_id, next_step=next_step)

@@ -14,6 +14,7 @@ from athena_assets.core import attempt as attempts
 from athena_assets.core import keys, policy, register
 from athena_assets.core.answers import Expectation, answered_by, describe, in_flight
 from athena_assets.core.attempt import Failed
+from athena_assets.core.commit import check_before_start, commit
 from athena_assets.core.effects import (
     DrawFraction,
     DrawId,
@@ -26,19 +27,22 @@ from athena_assets.core.effects import (
 )
 from athena_assets.core.generation import UpstreamVersion, generation_fingerprint, request_token
 from athena_assets.core.location import Location
-from athena_assets.core.register import Attempt, Failure, Owner, Register, State
-from athena_assets.core.request import Outcome, Request
+from athena_assets.core.register import Attempt, Failure, Mode, Owner, Register, State
+from athena_assets.core.request import Outcome, Request, Skipped
 from athena_assets.core.statement import Label, readdress
-from athena_assets.core.swap import commit, ours_at_location, project
+from athena_assets.core.swap import project
+from athena_assets.core.target import OnConflict
 from athena_assets.core.tenure import LeaseLost, Seen, Tenure, look, vanished, write
 
 
 class Caller:
     """One request in progress, and what it knows of the world."""
 
-    def __init__(self, request: Request, host: str, pid: int) -> None:
+    def __init__(self, request: Request, host: str, pid: int, *, take_over: bool = False) -> None:
         self.request = request
+        self.slot = request.slot
         self._host = host
+        self._take_over_at_once = take_over  # a human knows that the owner is dead
         self._pid = pid
         self.session = ""
         self._upstreams: tuple[UpstreamVersion, ...] = ()
@@ -59,10 +63,12 @@ class Caller:
         self.session = yield from perform(DrawId())
         yield from self._resolve_upstreams()
         while True:
-            seen = yield from look(self.request)
+            seen = yield from look(self.slot)
             found = seen.register
             if found is None and self._known:
-                raise vanished(self.request)
+                raise vanished(self.slot)
+            if found is not None and found.state is State.BLOCKED and found.failure is not None:
+                raise policy.failure_error(self.slot, found.failure)
             self._known = found is not None
             if self._since is None:
                 self._since = in_flight(found)
@@ -81,7 +87,9 @@ class Caller:
                 elif self._expired(seen, found):
                     yield from self._take_over(seen, found)
                 else:
-                    yield from self._wait(found)
+                    skipped = yield from self._wait(found)
+                    if skipped is not None:
+                        return skipped
             except LeaseLost:
                 yield from perform(Report("superseded", "another owner holds the slot; waiting for its result"))
             self._fresh = False
@@ -117,27 +125,28 @@ class Caller:
         attempt = yield from self._new_attempt(fence, number=1)
         write_id = yield from perform(DrawId())
         taken = yield from write(
-            self.request,
+            self.slot,
             seen,
             register.acquired(before, write_id, owner=self._owner(), lease=self.request.lease, attempt=attempt),
         )
         if taken is None:
             return None
-        tenure = Tenure(self.request, taken)
+        tenure = Tenure(self.slot, taken)
         yield from perform(Report("acquired", f"fence {fence}"))
         try:
-            yield from ours_at_location(tenure)
+            yield from check_before_start(tenure)
         except errors.LocationNotEmpty:
             yield from tenure.change(register.released)
             raise
         failure = yield from self._run(tenure)
         if failure is not None:
-            raise policy.failure_error(self.request.slot, failure)
+            raise policy.failure_error(self.slot, failure)
         return answered_by(tenure.register, self._expectation())
 
     def _new_attempt(self, fence: int, number: int) -> Effects[Attempt]:
         nonce = yield from perform(DrawId())
-        staging = keys.staging_prefix(self.request.location, fence, number, nonce)
+        settings = self.request.target.publish_settings(self.request.partition)
+        staging = self._destination(settings.mode, fence, number, nonce)
         return Attempt(
             number=number,
             generation=self._generation,
@@ -155,7 +164,13 @@ class Caller:
             starts=(self.request.start_parameters(staging, fence, number),),
             upstreams=self._upstreams,
             reusable=self._reusable,
+            settings=settings,
         )
+
+    def _destination(self, mode: Mode, fence: int, number: int, nonce: str) -> str:
+        """Where the query writes: a staging prefix of its own, or in direct mode the location itself."""
+        location = self.slot.location
+        return location.prefix if mode is Mode.DIRECT else keys.staging_prefix(location, fence, number, nonce)
 
     def _owner(self) -> Owner:
         return Owner(self.session, self._host, self._pid, self.request.id, self.request.run)
@@ -168,6 +183,7 @@ class Caller:
             result = yield from self._one_attempt(tenure)
             if result is None:
                 return None
+            result = yield from attempts.settle(tenure, result)
             ours = tenure.register.current
             may_retry = ours.request == self.request.id and ours.number <= self.request.target.retries
             if result.kind in policy.RETRIED and may_retry:
@@ -177,7 +193,8 @@ class Caller:
             failure = Failure(
                 ours.generation, ours.request, tenure.register.fence, result.query_id, result.kind, result.reason
             )
-            yield from tenure.change(register.released, failure=failure)
+            ending = register.blocked if result.kind in policy.BLOCKING else register.released
+            yield from tenure.change(ending, failure=failure)
             yield from perform(Report("failed", result.reason))
             return failure
 
@@ -187,11 +204,13 @@ class Caller:
 
     def _one_attempt(self, tenure: Tenure) -> Effects[Failed | None]:
         """None once the attempt's result is published, or was lost (the register says which) and the slot released."""
+        if tenure.register.cleanup:
+            yield from attempts.clean(tenure)  # a dead owner had begun it; its query has ended
         if tenure.register.state is State.SUBMITTING:
             failed = yield from attempts.submit(tenure)
             if failed is not None:
                 return failed
-        status = yield from attempts.watch(tenure)
+        status = yield from attempts.watch(tenure, self.request.target.timeout)
         if isinstance(status, Failed):
             return status
         staged = yield from attempts.verify(tenure, status)
@@ -202,13 +221,16 @@ class Caller:
         except errors.LocationNotEmpty:
             yield from tenure.change(register.released)
             raise
-        yield from project(tenure)
+        if tenure.register.state is State.PUBLISHING:
+            yield from project(tenure)
         return None
 
     # --- a slot that another holds -----------------------------------------------------------------------------------
 
     def _expired(self, seen: Seen, found: Register) -> bool:
         """By S3's clock on a first look, else by our own: never by comparing two machines' clocks."""
+        if self._take_over_at_once:
+            return True
         if self._standing is None or self._standing[0] != found.write_id:
             self._standing = (found.write_id, seen.answered)
         if policy.expired_at_first_sight(found.lease, seen.age):
@@ -221,25 +243,25 @@ class Caller:
         start = None
         if found.state is State.SUBMITTING:
             nonce = yield from perform(DrawId())
-            staging = keys.staging_prefix(self.request.location, fence, found.current.number, nonce)
+            staging = self._destination(found.current.settings.mode, fence, found.current.number, nonce)
             start = replace(
                 found.current.starts[0],
                 staging=staging,
                 query=readdress(
                     found.current.starts[0].query,
                     Location(self.request.location.bucket, staging),
-                    Label(self.request.slot, fence, found.current.number),
+                    Label(str(self.slot), fence, found.current.number),
                 ),
             )
         write_id = yield from perform(DrawId())
         taken = yield from write(
-            self.request,
+            self.slot,
             seen,
             register.taken_over(found, write_id, owner=self._owner(), lease=self.request.lease, start=start),
         )
         if taken is None:
             return
-        tenure = Tenure(self.request, taken)
+        tenure = Tenure(self.slot, taken)
         yield from perform(Report("taken over", f"from {describe(found)}, state {found.state}"))
         if found.state is State.PUBLISHING:
             yield from project(tenure)
@@ -250,10 +272,12 @@ class Caller:
             if failure is not None:
                 self._since = fence + 1  # it is recorded for those who waited; we go on with our own
 
-    def _wait(self, found: Register) -> Effects[None]:
+    def _wait(self, found: Register) -> Effects[Skipped | None]:
         request = self.request
-        if not request.joins:
+        if request.target.on_conflict is OnConflict.FAIL:
             raise self._busy(found, "on_conflict is 'fail' and the slot is held by")
+        if request.target.on_conflict is OnConflict.SKIP:
+            return Skipped(describe(found), None if found.attempt is None else found.attempt.query_id)
         if self._waited >= request.target.wait_timeout:
             raise self._busy(found, f"after {self._waited:.0f} s of waiting the slot is still held by")
         if self._waited == 0:
@@ -261,11 +285,12 @@ class Caller:
         began = yield from perform(ReadClock())
         yield from perform(Sleep(policy.wait_delay(self._waited, (yield from perform(DrawFraction())))))
         self._waited += (yield from perform(ReadClock())) - began
+        return None
 
     def _busy(self, found: Register, what: str) -> errors.SlotBusy:
         query_id = found.attempt.query_id if found.attempt is not None else None
         return errors.SlotBusy(
-            self.request.slot,
+            self.slot,
             f"{what} {describe(found)}.",
             owner=describe(found),
             query_id=query_id,

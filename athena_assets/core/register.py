@@ -51,6 +51,56 @@ class StartParameters:
     output_location: str | None
 
 
+class Mode(StrEnum):
+    """How a result reaches its location."""
+
+    STAGED = "staged"
+    DIRECT = "direct"
+
+
+@dataclass(frozen=True, slots=True)
+class GlueTable:
+    """An external table over a target's slots, at `root`; a partitioned one has `column`, and this slot's `value`."""
+
+    database: str
+    name: str
+    root: str
+    column: str | None
+    value: str | None
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishSettings:
+    """How the owner of an attempt wants its result published; whoever adopts the attempt does it the same way.
+
+    Args:
+        mode: `staged` or `direct`.
+        keep_previous: how many replaced results are kept under the control prefix.
+        adopt_existing: foreign objects at first use are moved to the backup instead of refused.
+        clean_after_failure: `direct` only: what a failed query left at the location is deleted.
+        empty_fails: a result without rows is a failure, not an empty publication.
+        glue: the external table over the location that is kept in step; None: no table.
+    """
+
+    mode: Mode = Mode.STAGED
+    keep_previous: int = 1
+    adopt_existing: bool = False
+    clean_after_failure: bool = False
+    empty_fails: bool = False
+    glue: GlueTable | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectVersion:
+    """One object as it stood when somebody looked: exactly this is deleted, or nothing."""
+
+    key: str
+    etag: str
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One submission of the query.
@@ -68,6 +118,7 @@ class Attempt:
     starts: tuple[StartParameters, ...]
     upstreams: tuple[UpstreamVersion, ...]
     reusable: bool
+    settings: PublishSettings
     query_id: str | None = None
     accepted: int | None = None
 
@@ -113,6 +164,15 @@ class Publication:
     statistics: Statistics
     workgroup: str | None = None
     lost: bool = False
+    restored: int | None = None  # the fence of the publication that this one brought back
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A replaced publication whose files are kept under the key prefix `backup`."""
+
+    publication: Publication
+    backup: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +198,8 @@ class Register:
     earlier_attempts: tuple[Attempt, ...] = ()
     publication: Publication | None = None
     history: tuple[Publication, ...] = ()
+    kept: tuple[Kept, ...] = ()  # newest first; what is over the limit goes when the swap is complete
+    cleanup: tuple[ObjectVersion, ...] = ()  # direct mode: what a failed query left, about to be deleted
     failure: Failure | None = None
     schema: int = SCHEMA
 
@@ -196,17 +258,64 @@ def attempted_again(before: Register, write_id: str, *, attempt: Attempt) -> Reg
     return replace(before, write_id=write_id, state=State.SUBMITTING, attempt=attempt, earlier_attempts=earlier)
 
 
-def committed(before: Register, write_id: str, *, publication: Publication) -> Register:
-    """The linearization point of a publication."""
+def committed(before: Register, write_id: str, *, publication: Publication, backup: str | None) -> Register:
+    """The linearization point of a publication. `backup`: where the swap keeps the files that it replaces, if so."""
     assert before.state is State.RUNNING and publication.fence == before.fence
-    assert before.publication is None or publication.fence > before.publication.fence
-    history = before.history if before.publication is None else (before.publication, *before.history)[:HISTORY]
+    return replace(_with_publication(before, publication, backup), write_id=write_id, state=State.PUBLISHING)
+
+
+def committed_in_place(before: Register, write_id: str, *, publication: Publication) -> Register:
+    """The commit where nothing is left to be done (direct mode): the slot is free at once."""
+    assert before.state is State.RUNNING and publication.fence == before.fence
+    return released(_with_publication(before, publication, None), write_id)
+
+
+def restored(
+    before: Register, write_id: str, *, owner: Owner, lease: float, publication: Publication, backup: str | None
+) -> Register:
+    """Acquires a free slot and commits a kept publication in one write; its swap follows."""
+    assert before.state is State.FREE and publication.fence == before.fence + 1
+    changed = _with_publication(before, publication, backup)
+    kept = tuple(each for each in changed.kept if each.publication.fence != publication.restored)
     return replace(
-        before, write_id=write_id, state=State.PUBLISHING, publication=publication, history=history, failure=None
+        changed,
+        write_id=write_id,
+        fence=publication.fence,
+        state=State.PUBLISHING,
+        owner=owner,
+        lease=lease,
+        kept=kept,
     )
 
 
-def released(before: Register, write_id: str, *, failure: Failure | None = None) -> Register:
+def _with_publication(before: Register, publication: Publication, backup: str | None) -> Register:
+    previous = before.publication
+    assert previous is None or publication.fence > previous.fence
+    history = before.history if previous is None else (previous, *before.history)[:HISTORY]
+    kept = before.kept if previous is None or backup is None else (Kept(previous, backup), *before.kept)
+    return replace(before, publication=publication, history=history, kept=kept, failure=None)
+
+
+def cleaning(before: Register, write_id: str, *, cleanup: tuple[ObjectVersion, ...]) -> Register:
+    """Records exactly what is about to be deleted after a failed query (nothing: it has been)."""
+    assert before.state is State.RUNNING
+    return replace(before, write_id=write_id, cleanup=cleanup)
+
+
+def blocked(before: Register, write_id: str, *, failure: Failure) -> Register:
+    """Nobody goes on until a human has looked at the location."""
+    return replace(released(before, write_id, failure=failure), state=State.BLOCKED)
+
+
+def repaired(before: Register, write_id: str) -> Register:
+    """A human has emptied the location of a blocked slot."""
+    assert before.state is State.BLOCKED
+    return replace(before, write_id=write_id, state=State.FREE, failure=None)
+
+
+def released(
+    before: Register, write_id: str, *, failure: Failure | None = None, kept: tuple[Kept, ...] | None = None
+) -> Register:
     """The slot is free; a failure is recorded for those who wait for this generation."""
     return replace(
         before,
@@ -215,6 +324,8 @@ def released(before: Register, write_id: str, *, failure: Failure | None = None)
         owner=None,
         attempt=None,
         earlier_attempts=(),
+        kept=before.kept if kept is None else kept,
+        cleanup=(),
         failure=failure or before.failure,
     )
 
@@ -239,7 +350,9 @@ def decode_register(body: bytes) -> Register:
     if register.fence < 1:
         raise UnreadableRegister(f"the fence is {register.fence}")
     needs_owner = register.state in (State.SUBMITTING, State.RUNNING, State.PUBLISHING)
-    if needs_owner != (register.owner is not None) and register.state is not State.BLOCKED:
+    if register.state is State.BLOCKED and register.failure is None:
+        raise UnreadableRegister("state blocked without a failure")
+    if needs_owner != (register.owner is not None):
         raise UnreadableRegister(f"state {register.state} does not go with owner {register.owner}")
     if register.state in (State.SUBMITTING, State.RUNNING) and register.attempt is None:
         raise UnreadableRegister(f"state {register.state} without an attempt")

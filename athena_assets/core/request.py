@@ -8,6 +8,7 @@ from athena_assets.core import keys, policy, statement
 from athena_assets.core.generation import UpstreamVersion, definition_fingerprint
 from athena_assets.core.location import Location
 from athena_assets.core.register import Publication, StartParameters
+from athena_assets.core.slot import Slot
 from athena_assets.core.target import OnConflict, Reuse, Target, UpstreamTable
 
 
@@ -42,8 +43,8 @@ class Request:
     patience: float = policy.PATIENCE_SECONDS
 
     @property
-    def slot(self) -> str:
-        return str(self.location)
+    def slot(self) -> Slot:
+        return Slot(self.location, f"request {self.id}", self.patience)
 
     @property
     def definition(self) -> str:
@@ -78,7 +79,7 @@ class Request:
             self.query,
             Location(self.location.bucket, staging),
             self.target.format,
-            statement.Label(self.slot, fence, attempt),
+            statement.Label(str(self.location), fence, attempt),
         )
         try:
             statement.check_size(text)
@@ -119,4 +120,12 @@ class Reused:
     superseded: bool = False
 
 
-Outcome = Published | Reused
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """Another caller holds the slot and the target's policy is `skip`: nothing was done and nothing is returned."""
+
+    owner: str
+    query_id: str | None
+
+
+Outcome = Published | Reused | Skipped

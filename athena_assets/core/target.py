@@ -12,10 +12,12 @@ from athena_assets.core import statement
 from athena_assets.core.keys import CONTROL_PREFIX
 from athena_assets.core.location import InvalidLocation, Location, parse_location
 from athena_assets.core.output import InvalidOutput, OutputFormat
+from athena_assets.core.register import GlueTable, Mode, PublishSettings
 from athena_assets.errors import InvalidTarget
 
 PARTITION = "partition"
 
+_GLUE_TABLE = re.compile(r"[a-z0-9_]+\.[a-z0-9_]+")
 _TARGET_NAME = re.compile(r"[A-Za-z0-9_]+(?:/[A-Za-z0-9_]+)*")
 
 
@@ -23,6 +25,15 @@ class OnConflict(StrEnum):
     """What a caller does when another holds the slot."""
 
     JOIN = "join"
+    QUEUE = "queue"
+    SKIP = "skip"
+    FAIL = "fail"
+
+
+class OnEmpty(StrEnum):
+    """What a result without rows is."""
+
+    PUBLISH = "publish"
     FAIL = "fail"
 
 
@@ -60,11 +71,20 @@ class Target:
         catalog: the Athena data catalog.
         workgroup: overrides the workgroup of the AWS settings.
         upstreams: the tables whose versions decide about reuse; None: they are read from the query.
-        on_conflict: `join` (wait and share the holder's result) or `fail`.
+        on_conflict: when another holds the slot: `join` (wait and share its result), `queue` (wait, then run one's own
+            query), `skip` (return at once without a result) or `fail`.
         reuse: `auto`, `always` or `never`.
         timeout: seconds that the query may run, counted from the moment its owner knows that Athena accepted it.
         wait_timeout: seconds to wait for somebody else's work before giving up with SlotBusy.
         retries: how often an internal or retryable failure of Athena is tried again within one request.
+        mode: `staged` (the query writes aside and its files are swapped in) or `direct` (it writes into the location,
+            which must be empty).
+        keep_previous: how many replaced results are kept, so that they can be restored.
+        adopt_existing: `staged` only: foreign objects at first use are moved to the backup instead of refused.
+        clean_after_failure: `direct` only: what a failed query left at the location is deleted, instead of blocking it.
+        on_empty: `publish` (a result without rows is an empty publication) or `fail`.
+        glue_table: `database.table`: an external table over the location that is created and, for a partitioned
+            target, given each partition, so that Athena users see the result at once.
 
     Raises:
         InvalidTarget: names the field, the problem and the next step. Nothing was sent to AWS.
@@ -84,6 +104,12 @@ class Target:
     timeout: float = 3600.0
     wait_timeout: float = 6 * 3600.0
     retries: int = 2
+    mode: Mode | str = Mode.STAGED
+    keep_previous: int = 1
+    adopt_existing: bool = False
+    clean_after_failure: bool = False
+    on_empty: OnEmpty | str = OnEmpty.PUBLISH
+    glue_table: str | None = None
 
     def __post_init__(self) -> None:
         if not _TARGET_NAME.fullmatch(self.name):
@@ -93,6 +119,8 @@ class Target:
         object.__setattr__(self, "output", self._checked_output())
         object.__setattr__(self, "on_conflict", self._choice("on_conflict", OnConflict))
         object.__setattr__(self, "reuse", self._choice("reuse", Reuse))
+        object.__setattr__(self, "mode", self._choice("mode", Mode))
+        object.__setattr__(self, "on_empty", self._choice("on_empty", OnEmpty))
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
         if self.upstreams is not None:
             object.__setattr__(self, "upstreams", tuple(self.upstreams))
@@ -101,8 +129,21 @@ class Target:
                 raise self.invalid(
                     name, f"{getattr(self, name)!r} is not a positive number.", "Give seconds above zero."
                 )
-        if self.retries < 0:
-            raise self.invalid("retries", f"{self.retries!r} is negative.", "Give zero or more.")
+        for name in ("retries", "keep_previous"):
+            if getattr(self, name) < 0:
+                raise self.invalid(name, f"{getattr(self, name)!r} is negative.", "Give zero or more.")
+        if self.adopt_existing and self.mode is not Mode.STAGED:
+            raise self.invalid(
+                "adopt_existing", "it needs mode 'staged'.", "Leave it out: direct needs an empty location."
+            )
+        if self.clean_after_failure and self.mode is not Mode.DIRECT:
+            raise self.invalid(
+                "clean_after_failure", "it needs mode 'direct'.", "Leave it out: staged never leaves files."
+            )
+        if self.glue_table is not None and not _GLUE_TABLE.fullmatch(self.glue_table):
+            raise self.invalid(
+                "glue_table", f"{self.glue_table!r} is not database.table.", "Write it in lower case so."
+            )
         if not self.database or not self.catalog:
             raise self.invalid("database", "database and catalog must not be empty.", "Name them.")
         self._check_query()
@@ -144,6 +185,29 @@ class Target:
             return statement.render_query(statement.check_query(self.query), self._values(partition))
         except statement.InvalidStatement as error:
             raise self.invalid("query", error.problem, error.next_step) from error
+
+    def publish_settings(self, partition: str | None) -> PublishSettings:
+        """What an attempt records for whoever publishes its result."""
+        return PublishSettings(
+            mode=Mode(self.mode),
+            keep_previous=self.keep_previous,
+            adopt_existing=self.adopt_existing,
+            clean_after_failure=self.clean_after_failure,
+            empty_fails=self.on_empty is OnEmpty.FAIL,
+            glue=self._glue(partition),
+        )
+
+    def _glue(self, partition: str | None) -> GlueTable | None:
+        """The table over all slots: above the segment with `${partition}`, whose `name=` names the column."""
+        if self.glue_table is None:
+            return None
+        database, _, name = self.glue_table.partition(".")
+        if not self.partitioned:
+            return GlueTable(database, name, str(self.location_for(None)), None, None)
+        above, _, segment = self.location.rstrip("/").rpartition("/")
+        column = segment.partition("=")[0] if "=" in segment.partition("${")[0] else PARTITION
+        root = str(parse_location(statement.render_location(above, self.parameters)))
+        return GlueTable(database, name, root, column.lower(), partition)
 
     def invalid(self, field_name: str, problem: str, next_step: str) -> InvalidTarget:
         """The error that names this target and the field at fault."""
@@ -205,6 +269,14 @@ class Target:
                 "the query uses ${partition} and the location does not: partitions would replace each other.",
                 "Put ${partition} into the location.",
             )
+        if self.glue_table is not None and self.partitioned:
+            above, _, segment = self.location.rstrip("/").rpartition("/")
+            if "${" + PARTITION + "}" in above or not segment.endswith("${" + PARTITION + "}"):
+                raise self.invalid(
+                    "glue_table",
+                    "the location must end in the partition's segment, ${partition} or name=${partition}.",
+                    "Write it so, or leave glue_table out.",
+                )
         location = self.location_for("0" if self.partitioned else None)
         control = Location(location.bucket, CONTROL_PREFIX)
         if location.overlaps(control):

@@ -30,8 +30,8 @@ from athena_assets.core.effects import (
     Written,
     perform,
 )
-from athena_assets.core.register import Register, State, UnreadableRegister, decode_register, encode, renewed
-from athena_assets.core.request import Request
+from athena_assets.core.register import Register, UnreadableRegister, decode_register, encode, renewed
+from athena_assets.core.slot import Slot
 
 P = ParamSpec("P")
 
@@ -52,7 +52,7 @@ class Seen:
     age: float = 0.0
 
 
-def answered(effect: Question[R], request: Request) -> Effects[R]:
+def answered(effect: Question[R], slot: Slot) -> Effects[R]:
     """Performs a question until it is answered.
 
     Raises:
@@ -64,10 +64,10 @@ def answered(effect: Question[R], request: Request) -> Effects[R]:
         answer = yield from perform(effect)
         if not isinstance(answer, Unanswered):
             return answer
-        if (yield from perform(ReadClock())) - started > request.patience:
+        if (yield from perform(ReadClock())) - started > slot.patience:
             raise errors.ServiceUnavailable(
-                request.slot,
-                f"{type(effect).__name__} was not answered for {request.patience:.0f} s ({answer.reason}).",
+                slot,
+                f"{type(effect).__name__} was not answered for {slot.patience:.0f} s ({answer.reason}).",
                 not_done="Nothing was deleted; a query that may be running goes on.",
                 next_step="Publish again when AWS answers: the next caller goes on from what the register says.",
             )
@@ -76,42 +76,35 @@ def answered(effect: Question[R], request: Request) -> Effects[R]:
         tries += 1
 
 
-def look(request: Request) -> Effects[Seen]:
+def look(slot: Slot) -> Effects[Seen]:
     """Reads the register.
 
     Raises:
-        RegisterUnreadable: for one that this version does not understand, or that is blocked.
+        RegisterUnreadable: for one that this version does not understand.
     """
     asked = yield from perform(ReadClock())
-    answer = yield from answered(ReadObject(keys.register_key(request.location)), request)
+    answer = yield from answered(ReadObject(keys.register_key(slot.location)), slot)
     now = yield from perform(ReadClock())
     if isinstance(answer, Absent):
         return Seen(None, None, asked, now)
-    return Seen(_decoded(answer, request), answer.etag, asked, now, answer.date, answer.age)
+    return Seen(_decoded(answer, slot), answer.etag, asked, now, answer.date, answer.age)
 
 
-def _decoded(answer: ObjectRead, request: Request) -> Register:
-    key = keys.register_key(request.location)
+def _decoded(answer: ObjectRead, slot: Slot) -> Register:
+    key = keys.register_key(slot.location)
     try:
         register = decode_register(answer.body)
     except UnreadableRegister as error:
         raise errors.RegisterUnreadable(
-            request.slot,
-            f"the register s3://{request.location.bucket}/{key} can't be read: {error}.",
+            slot,
+            f"the register s3://{slot.bucket}/{key} can't be read: {error}.",
             not_done="It was left as it is and no query was started.",
             next_step="Upgrade athena_assets if a newer version wrote it; else restore an earlier object version.",
         ) from error
-    if register.state is State.BLOCKED:
-        raise errors.RegisterUnreadable(
-            request.slot,
-            "the slot is blocked until a human has looked at it.",
-            not_done="No query was started.",
-            next_step=f"See `failure` in s3://{request.location.bucket}/{key}.",
-        )
     return register
 
 
-def write(request: Request, before: Seen, register: Register) -> Effects[Seen | None]:
+def write(slot: Slot, before: Seen, register: Register) -> Effects[Seen | None]:
     """One change of the register, resolved: what we wrote, or None if another wrote first.
 
     A refused or unanswered write is resolved by reading the register back: our `write_id` stands there (applied), or
@@ -123,7 +116,7 @@ def write(request: Request, before: Seen, register: Register) -> Effects[Seen | 
         AccessDenied: a definite refusal, with no earlier send unresolved.
         OutcomeUnknown: no answer for the request's patience.
     """
-    key = keys.register_key(request.location)
+    key = keys.register_key(slot.location)
     effect = WriteObject(key, encode(register), before.etag)
     started = yield from perform(ReadClock())
     doubtful = False
@@ -135,44 +128,44 @@ def write(request: Request, before: Seen, register: Register) -> Effects[Seen | 
             return Seen(register, answer.etag, asked, (yield from perform(ReadClock())), answer.date)
         doubtful = doubtful or isinstance(answer, Unanswered)
         try:
-            found = yield from look(request)
+            found = yield from look(slot)
         except errors.ServiceUnavailable as error:
-            raise _unknown(request, str(error)) from error
+            raise _unknown(slot, str(error)) from error
         if found.register is not None and found.register.write_id == register.write_id:
             # `asked` of the send, not of the look: an owner counts its lease from before it sent.
             return Seen(register, found.etag, asked, found.answered, found.date)
         if found.register is None and before.register is not None:
-            raise vanished(request)
+            raise vanished(slot)
         if found.etag != before.etag:
             return None
-        if isinstance(answer, Refused) and answer.status in (400, 403) and not doubtful:
+        if isinstance(answer, Refused) and answer.final and not doubtful:
             raise errors.AccessDenied(
-                request.slot,
+                slot,
                 f"S3 refused to write the register {key} (HTTP {answer.status} {answer.code}).",
                 not_done="The register is unchanged.",
                 next_step="Allow s3:GetObject and s3:PutObject on the control prefix _athena_assets/ of the bucket.",
             )
-        if (yield from perform(ReadClock())) - started > request.patience:
-            raise _unknown(request, f"the register was not written for {request.patience:.0f} s ({answer}).")
+        if (yield from perform(ReadClock())) - started > slot.patience:
+            raise _unknown(slot, f"the register was not written for {slot.patience:.0f} s ({answer}).")
         yield from perform(Sleep(policy.backoff(tries, (yield from perform(DrawFraction())))))
         tries += 1
 
 
-def vanished(request: Request) -> errors.RegisterVanished:
+def vanished(slot: Slot) -> errors.RegisterVanished:
     """The error for a register that we had read and that is not there any more."""
     return errors.RegisterVanished(
-        request.slot,
-        f"the register s3://{request.location.bucket}/{keys.register_key(request.location)} was deleted while in use.",
+        slot,
+        f"the register s3://{slot.bucket}/{keys.register_key(slot.location)} was deleted while in use.",
         not_done="It was not created again: a fence that starts anew could let an old owner publish.",
         next_step="Restore the object (bucket versioning) or, if nothing is running, move the published files away and "
         "publish again.",
     )
 
 
-def _unknown(request: Request, what: str) -> errors.OutcomeUnknown:
+def _unknown(slot: Slot, what: str) -> errors.OutcomeUnknown:
     return errors.OutcomeUnknown(
-        request.slot,
-        f"request {request.id}: {what}",
+        slot,
+        f"{slot.caller}: {what}",
         not_done="Nothing was deleted and it is not known whether the last write was applied.",
         next_step="Publish again with the same request id: it finds out and goes on from there.",
     )
@@ -181,8 +174,8 @@ def _unknown(request: Request, what: str) -> errors.OutcomeUnknown:
 class Tenure:
     """One caller's ownership of a slot, from the write that took it to the write that releases it."""
 
-    def __init__(self, request: Request, seen: Seen) -> None:
-        self.request = request
+    def __init__(self, slot: Slot, seen: Seen) -> None:
+        self.slot = slot
         self._seen = seen
 
     @property
@@ -200,7 +193,7 @@ class Tenure:
     ) -> Effects[None]:
         """Writes what `transition` makes of our register and a fresh write_id. Raises LeaseLost if another wrote."""
         write_id = yield from perform(DrawId())
-        seen = yield from write(self.request, self._seen, transition(self.register, write_id, *args, **fields))
+        seen = yield from write(self.slot, self._seen, transition(self.register, write_id, *args, **fields))
         if seen is None:
             raise LeaseLost
         self._seen = seen
@@ -220,3 +213,27 @@ class Tenure:
 
     def renew(self) -> Effects[None]:
         yield from self.change(renewed)
+
+
+def send_again(slot: Slot, what: str, answer: object, started: float, tries: int) -> Effects[None]:
+    """Waits before the next send of a write that was not applied for sure; gives up when no wait can help.
+
+    Raises:
+        AccessDenied: a definite refusal.
+        OutcomeUnknown: no answer for the slot's patience.
+    """
+    if isinstance(answer, Refused) and answer.final:
+        raise errors.AccessDenied(
+            slot,
+            f"AWS refused {what} (HTTP {answer.status} {answer.code}).",
+            not_done="The slot keeps its state.",
+            next_step="Mend the permission and publish again: the next caller goes on from here.",
+        )
+    if (yield from perform(ReadClock())) - started > slot.patience:
+        raise errors.OutcomeUnknown(
+            slot,
+            f"{slot.caller}: {what} was not answered for {slot.patience:.0f} s ({answer}).",
+            not_done="The slot keeps its state.",
+            next_step="Publish again when AWS answers: the next caller goes on from here.",
+        )
+    yield from perform(Sleep(policy.backoff(tries, (yield from perform(DrawFraction())))))

@@ -19,7 +19,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from athena_assets import AwsSettings, Published, Publisher, Reused, Target
+from athena_assets import AwsSettings, Published, Publisher, Reused, Skipped, Target
 from athena_assets.core import keys
 from athena_assets.core.location import parse_location
 from athena_assets.core.register import Register, decode_register
@@ -162,7 +162,7 @@ class ThreadCaller:
     target: Target
     arguments: dict[str, Any] = field(default_factory=dict)
     story: list[str] = field(default_factory=list)
-    outcome: Published | Reused | None = None
+    outcome: Published | Reused | Skipped | None = None
     error: BaseException | None = None
     thread: threading.Thread | None = None
 
@@ -221,6 +221,9 @@ class ProcessCaller:
                     "query": target.query,
                     "location": target.location,
                     "database": target.database,
+                    "mode": str(target.mode),
+                    "clean_after_failure": target.clean_after_failure,
+                    "keep_previous": target.keep_previous,
                 },
                 "arguments": arguments,
             }

@@ -1,0 +1,79 @@
+"""Garbage: staging that nobody can publish any more, and kept results over the limit.
+
+Manifests stay: they are small, and the chain of what replaced what leads through them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from athena_assets.core import keys
+from athena_assets.core.effects import DeleteObject, Effects, ListedObject, ListObjects, Report, perform
+from athena_assets.core.register import Register, State
+from athena_assets.core.slot import Slot
+from athena_assets.core.tenure import Tenure, answered, look
+
+
+@dataclass(frozen=True, slots=True)
+class Garbage:
+    """What a slot no longer needs, as listed."""
+
+    staging: tuple[ListedObject, ...]
+    backups: tuple[ListedObject, ...]
+
+    @property
+    def objects(self) -> tuple[ListedObject, ...]:
+        return self.staging + self.backups
+
+
+def sweep(tenure: Tenure, keep: int) -> Effects[None]:
+    """An owner's own collection once its swap is complete. One try each; the next owner finds what is left.
+
+    Only the backups that this owner's register drops: one that is named nowhere may be a later owner's, in the making.
+    """
+    slot, found = tenure.slot, tenure.register
+    doomed = yield from _staged_up_to(slot, found.fence)
+    for dropped in found.kept[keep:]:
+        doomed += yield from answered(ListObjects(dropped.backup), slot)
+    for each in doomed:
+        yield from tenure.keep()
+        yield from perform(DeleteObject(each.key, each.etag))
+
+
+def collect(slot: Slot, *, delete: bool) -> Effects[Garbage]:
+    """Finds the garbage of a slot, and deletes it where asked. Nothing is garbage while the slot is held.
+
+    Every object is deleted only as it was listed. An owner that comes meanwhile has a higher fence, and keeps the
+    current publication under that one's fence: neither is touched.
+    """
+    seen = yield from look(slot)
+    found = seen.register
+    if found is None or found.state is not State.FREE:
+        return Garbage((), ())
+    staging = yield from _staged_up_to(slot, found.fence)
+    listed = yield from answered(ListObjects(keys.backup_root(slot.location)), slot)
+    backups = tuple(each for each in listed if _unnamed(slot, found, each.key))
+    garbage = Garbage(staging, backups)
+    for each in garbage.objects if delete else ():
+        yield from perform(DeleteObject(each.key, each.etag))
+        yield from perform(Report("deleted", each.key))
+    return garbage
+
+
+def _staged_up_to(slot: Slot, fence: int) -> Effects[tuple[ListedObject, ...]]:
+    """Staged objects of owners up to this fence: whatever still writes there, nobody will publish it."""
+    listed = yield from answered(ListObjects(keys.staging_root(slot.location)), slot)
+    return tuple(
+        each for each in listed if _at_most(keys.fence_below(keys.staging_root(slot.location), each.key), fence)
+    )
+
+
+def _at_most(found: int | None, fence: int) -> bool:
+    return found is not None and found <= fence
+
+
+def _unnamed(slot: Slot, found: Register, key: str) -> bool:
+    current = found.publication
+    fence = keys.fence_below(keys.backup_root(slot.location), key)
+    older = current is not None and fence is not None and fence < current.fence
+    return older and not any(key.startswith(each.backup) for each in found.kept)

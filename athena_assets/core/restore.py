@@ -1,0 +1,145 @@
+"""Bringing a kept publication back, as a publication of its own: no query, one write that acquires and commits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from athena_assets import errors
+from athena_assets.core import keys, register
+from athena_assets.core.answers import describe
+from athena_assets.core.commit import removals, write_once
+from athena_assets.core.contents import not_ours, survey
+from athena_assets.core.effects import DrawId, Effects, ListedObject, ListObjects, Report, perform
+from athena_assets.core.manifest import Manifest, RemovedFile, planned_files
+from athena_assets.core.register import Kept, Owner, Publication, PublishSettings, Register, State
+from athena_assets.core.slot import Slot
+from athena_assets.core.swap import project
+from athena_assets.core.tenure import Seen, Tenure, answered, look, write
+
+RESTORE = 0  # the attempt number of a publication that no attempt made
+
+
+def restore(slot: Slot, *, fence: int, owner: Owner, lease: float) -> Effects[Publication]:
+    """Publishes the kept result whose fence was `fence`; the present one is kept in its stead.
+
+    Calling it again with the same request id finds what the first call did.
+
+    Raises:
+        NotKept: no such result is kept, or not all of its files are there.
+        SlotBusy: somebody holds the slot, or has just changed it.
+        LocationNotEmpty: foreign objects lie under the location.
+    """
+    seen = yield from look(slot)
+    found = seen.register
+    if found is not None:
+        for done in (found.publication, *found.history):
+            if done is not None and done.request == owner.request and found.state is State.FREE:
+                return done
+    kept = _kept(slot, found, fence)
+    assert found is not None
+    if found.state is not State.FREE:
+        raise _busy(slot, found)
+    files = yield from answered(ListObjects(kept.backup), slot)
+    if (len(files), sum(each.size for each in files)) != (kept.publication.files, kept.publication.bytes):
+        raise errors.NotKept(
+            slot,
+            f"of {kept.publication.files} kept files under s3://{slot.bucket}/{kept.backup} {len(files)} are there.",
+            not_done="Nothing was published or deleted.",
+            next_step="Publish the target again instead.",
+        )
+    contents = yield from survey(slot, found.publication)
+    if contents.foreign:
+        raise not_ours(slot, contents.foreign[0].key)
+    keep = len(found.kept)  # one leaves, one comes
+    removes, backup = removals(slot, found.publication, contents.current, contents.stray, keep)
+    key = keys.restore_manifest_key(slot.location, found.fence + 1, (yield from perform(DrawId())))
+    manifest = _manifest(slot, found, kept, files, removes, owner.request)
+    yield from write_once(slot, key, manifest)
+    publication = replace(
+        kept.publication,
+        request=owner.request,
+        run=owner.run,
+        fence=manifest.fence,
+        attempt=RESTORE,
+        manifest=key,
+        at=seen.date,
+        restored=kept.publication.fence,
+    )
+    taken = yield from _commit(slot, seen, owner, lease, publication, backup)
+    yield from perform(Report("committed", f"the result of fence {fence} again, as fence {publication.fence}"))
+    if not (yield from project(Tenure(slot, taken))):
+        raise errors.PublicationLost(
+            slot,
+            "the kept files vanished while they were copied.",
+            not_done="Readers see none, or part, of the result.",
+            next_step="Publish the target again: its query runs anew.",
+        )
+    return publication
+
+
+def _kept(slot: Slot, found: Register | None, fence: int) -> Kept:
+    available = () if found is None else found.kept
+    for each in available:
+        if each.publication.fence == fence:
+            return each
+    fences = ", ".join(str(each.publication.fence) for each in available) or "none"
+    raise errors.NotKept(
+        slot,
+        f"no result with fence {fence} is kept (kept: {fences}).",
+        not_done="Nothing was changed.",
+        next_step="Choose one of those; the target's keep_previous says how many there are.",
+    )
+
+
+def _busy(slot: Slot, found: Register) -> errors.SlotBusy:
+    query_id = None if found.attempt is None else found.attempt.query_id
+    return errors.SlotBusy(
+        slot,
+        f"the slot is held by {describe(found)}.",
+        owner=describe(found),
+        query_id=query_id,
+        next_step="Restore when it is free.",
+    )
+
+
+def _manifest(
+    slot: Slot,
+    found: Register,
+    kept: Kept,
+    files: tuple[ListedObject, ...],
+    removes: tuple[RemovedFile, ...],
+    request: str,
+) -> Manifest:
+    old, fence = kept.publication, found.fence + 1
+    return Manifest(
+        slot=str(slot),
+        generation=old.generation,
+        request=request,
+        query_id=old.query_id,
+        fence=fence,
+        attempt=RESTORE,
+        staging=kept.backup,
+        files=planned_files(files, slot.location, kept.backup, fence, RESTORE),
+        removes=removes,
+        replaces=None if found.publication is None else found.publication.manifest,
+        settings=PublishSettings(keep_previous=len(found.kept)),
+    )
+
+
+def _commit(
+    slot: Slot, seen: Seen, owner: Owner, lease: float, publication: Publication, backup: str | None
+) -> Effects[Seen]:
+    found = seen.register
+    assert found is not None
+    write_id = yield from perform(DrawId())
+    changed = register.restored(found, write_id, owner=owner, lease=lease, publication=publication, backup=backup)
+    taken = yield from write(slot, seen, changed)
+    if taken is None:
+        raise errors.SlotBusy(
+            slot,
+            "somebody acquired the slot at the same moment.",
+            owner="unknown",
+            query_id=None,
+            next_step="Look at the status and restore again.",
+        )
+    return taken

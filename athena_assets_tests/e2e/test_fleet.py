@@ -1,0 +1,88 @@
+"""Many partitions in one call: concurrent, polled together, one's failure never another's."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import textwrap
+
+from athena_assets import Published, Reused, Target, errors
+from athena_assets_tests.e2e.lake import Lake, wait_until
+
+KEYS = [f"k{number:02d}" for number in range(24)]
+
+
+def partitioned(lake: Lake, query: str = "SELECT n FROM numbers WHERE ${partition} <> ''") -> Target:
+    return lake.target("parts", query=query, location=f"s3://{lake.bucket}/published/parts/${{partition}}/")
+
+
+def at(target: Target, key: str) -> str:
+    return target.location.replace("${partition}", key)
+
+
+def test_partitions_run_at_once_and_are_told_as_they_commit(lake: Lake) -> None:
+    target = partitioned(lake)
+    hold = lake.aws.faults.hold_queries(sql_contains="published%2Fparts%2Fk00")
+    ended: list[str] = []
+
+    def on_end(key: str, result: object) -> None:
+        assert isinstance(result, Published)
+        ended.append(key)
+        if len(ended) == len(KEYS) - 1:  # all others were told while the first one's query was still held
+            assert "k00" not in ended
+            lake.aws.faults.release(hold)
+
+    lake.publisher().unload_partitions(target, KEYS, ended=on_end, limit=6)
+    assert sorted(ended) == KEYS
+    for key in KEYS:
+        lake.assert_published_once(at(target, key))
+        assert len(lake.queries(at(target, key))) == 1
+    assert lake.aws.requests("athena", "GetQueryExecution") == []
+    assert len(lake.aws.requests("athena", "BatchGetQueryExecution")) > 0
+
+
+def test_a_failed_partition_does_not_lose_the_others(lake: Lake) -> None:
+    target = partitioned(lake)
+    lake.aws.faults.fail_queries(sql_contains="published%2Fparts%2Fk03", error_category=2, retryable=False, times=None)
+    results: dict[str, object] = {}
+    lake.publisher().unload_partitions(target, KEYS[:8], ended=results.__setitem__)
+    assert isinstance(results.pop("k03"), errors.QueryUserError)
+    assert [type(each) for each in results.values()] == [Published] * 7
+    again: dict[str, object] = {}
+    lake.aws.faults.clear()
+    lake.publisher().unload_partitions(target, KEYS[:8], ended=again.__setitem__)
+    assert isinstance(again.pop("k03"), Published)
+    assert [type(each) for each in again.values()] == [Reused] * 7
+
+
+def test_an_interrupted_fleet_stops_every_query_and_frees_every_slot(lake: Lake) -> None:
+    target = partitioned(lake)
+    hold = lake.aws.faults.hold_queries(sql_contains="published%2Fparts")
+    script = textwrap.dedent(
+        f"""
+        from athena_assets import AwsSettings, Publisher, Target
+        settings = AwsSettings(endpoint_url={lake.aws.endpoint_url!r}, region="us-east-1", access_key_id="x",
+                               secret_access_key="y", output_location={lake.settings.output_location!r})
+        target = Target(name="parts", query={target.query!r}, location={target.location!r},
+                        database={target.database!r})
+        Publisher(settings).unload_partitions(target, {KEYS[:6]!r}, ended=print,
+                                              observe=lambda key, line: print(line, flush=True))
+        """
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    running = 0
+    for line in process.stdout:
+        running += line.startswith("running")
+        if running == 6:
+            break
+    wait_until(lambda: len(lake.aws.faults.held(hold)) == 6, "all queries are held")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode != 0
+    for key in KEYS[:6]:
+        assert [each.state for each in lake.queries(at(target, key))] == ["CANCELLED"]
+        register = lake.register(at(target, key))
+        assert register is not None
+        assert register.state == "free"
