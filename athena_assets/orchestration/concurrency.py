@@ -1,7 +1,14 @@
 """The name under which Dagster counts the runs of one target.
 
-A throttle that saves money, and no guarantee: two processes that claim a pool's only place at one moment can both get
-it. That one of them publishes is the register's doing.
+A throttle, and no guarantee: two processes that claim a pool's only place at one moment can both get it. That one of
+them publishes is the register's doing. How many queries N runs of one target start when they are launched at once:
+
+| upstream versions | no limit                       | one at a time by the pool         |
+|-------------------|--------------------------------|-----------------------------------|
+| known             | 1; the others join or reuse it | 1; the others reuse it            |
+| unknown           | 1 for all that overlap with it | up to N: there is nothing to join |
+
+The pool saves what waiting runs would hold (a process each), and keeps forced runs in line.
 """
 
 from athena_assets.core.target import Target
