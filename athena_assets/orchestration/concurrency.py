@@ -16,9 +16,6 @@ from athena_assets.core.target import Target
 CONCURRENCY_KEY_TAG = "dagster/concurrency_key"
 """Op tag: the same limit as the pool, for those who search by tag."""
 
-SLOT_TAG = "athena_assets/slot"
-"""Run tag that dagster.yaml serialises in the run queue; it is for those who request runs."""
-
 
 def pool_name(target: Target) -> str:
     """The canonical location of the target: one pool for a target, shared by its partitions.

@@ -209,26 +209,25 @@ def test_a_busy_slot_fails_by_policy_and_names_the_holder(lake: Lake, instance: 
 
 
 def test_a_retried_run_finds_what_its_predecessor_published(
-    lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    lake: Lake, instance: dg.DagsterInstance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     target = lake.target(reuse="never")
     for name, value in one_asset.environment(lake, target, tmp_path).items():
         monkeypatch.setenv(name, value)
     job = dg.reconstructable(one_asset.numbers_job)
-    with dg.DagsterInstance.local_temp(str(tmp_path)) as instance:
 
-        def execute(parent: str | None = None, **tags: str) -> Any:
-            options = None if parent is None else dg.ReexecutionOptions(parent_run_id=parent)
-            tags = {f"dagster/{name}": value for name, value in tags.items()}
-            with dg.execute_job(job, instance, tags=tags, reexecution_options=options) as result:
-                assert result.success
-                [event] = result.filter_events(lambda each: each.is_step_materialization)
-                return result.run_id, event.step_materialization_data.materialization.metadata["athena_assets/query_id"]
+    def execute(parent: str | None = None, **tags: str) -> Any:
+        options = None if parent is None else dg.ReexecutionOptions(parent_run_id=parent)
+        tags = {f"dagster/{name}": value for name, value in tags.items()}
+        with dg.execute_job(job, instance, tags=tags, reexecution_options=options) as result:
+            assert result.success
+            [event] = result.filter_events(lambda each: each.is_step_materialization)
+            return result.run_id, event.step_materialization_data.materialization.metadata["athena_assets/query_id"]
 
-        first, query_id = execute()
-        _, of_the_retry = execute(first, retry_number="1")
-        by_hand, of_the_hand = execute(first)
-        _, of_the_hands_retry = execute(by_hand, retry_number="2")
+    first, query_id = execute()
+    _, of_the_retry = execute(first, retry_number="1")
+    by_hand, of_the_hand = execute(first)
+    _, of_the_hands_retry = execute(by_hand, retry_number="2")
     assert of_the_retry == query_id
     assert of_the_hand != query_id
     assert of_the_hands_retry == of_the_hand

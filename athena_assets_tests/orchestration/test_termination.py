@@ -45,7 +45,9 @@ def target(lake: Lake) -> Iterator[Target]:
     lake.aws.faults.clear()
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: signal.Signals(number).name)
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)], ids=lambda number: number.name
+)
 def test_terminating_a_run_stops_its_query_and_frees_the_slot(
     lake: Lake, target: Target, tmp_path: Path, number: signal.Signals
 ) -> None:
