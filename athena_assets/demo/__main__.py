@@ -49,7 +49,7 @@ def run(console: Console, choose: Callable[[Stage, Runs], Sequence[Scene]]) -> i
     with Report(console) as report:
         try:
             with tempfile.TemporaryDirectory(prefix="athena-assets-demo-") as folder, EmbeddedAws.start() as aws:
-                report.say(f"embedded AWS at {aws.endpoint_url}; AWS profiles and AWS_* variables are ignored")
+                report.say(f"embedded AWS at {aws.endpoint_url}; no AWS profile is read, no other host is connected to")
                 stage = Stage.build(aws, BUCKET, report.say)
                 with Runs(stage, Path(folder)) as runs:
                     report.play(choose(stage, runs))

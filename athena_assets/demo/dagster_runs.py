@@ -19,6 +19,7 @@ from athena_assets.demo.stage import ASSET, Mark, Stage, failed, until
 from athena_assets.local import RequestRecord
 
 SETTINGS = Path(__file__).resolve().parents[2] / "dagster.yaml"
+DAGSTER_SECONDS = 240.0  # for a start or an end, on a machine that is very busy
 LOG_LINES = 15  # of a failed run, in its error
 
 
@@ -40,7 +41,7 @@ class Run:
 
     def succeeded(self) -> None:
         """Waits for its end. Raises StageFailed with the end of its log if it fails."""
-        until(lambda: not self.alive, f"{self.name} has ended", seconds=90)
+        until(lambda: not self.alive, f"{self.name} has ended", DAGSTER_SECONDS)
         self.check()
 
     def check(self) -> None:

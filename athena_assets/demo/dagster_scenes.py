@@ -6,7 +6,7 @@ from athena_assets.core import keys
 from athena_assets.core.location import Location
 from athena_assets.core.policy import LEASE_SECONDS
 from athena_assets.core.register import State
-from athena_assets.demo.dagster_runs import Run, Runs, who_sent
+from athena_assets.demo.dagster_runs import DAGSTER_SECONDS, Run, Runs, who_sent
 from athena_assets.demo.report import Check
 from athena_assets.demo.scenes import rows_are_right
 from athena_assets.demo.stage import ASSET, FLIGHTS, FLIGHTS_OF_DAY, Mark, Stage, until
@@ -22,7 +22,11 @@ def at_once(stage: Stage, runs: Runs) -> list[Check]:
     hold = stage.aws.faults.hold_queries(at="checked")
     stage.say(f"{PROCESSES} x `dagster asset materialize --select {ASSET}`, each in a Dagster instance of its own")
     started = [runs.start(f"run-{number}") for number in range(1, PROCESSES + 1)]
-    until(lambda: all(_has_read_register(stage, mark, run) for run in started), "all runs have read the register")
+    until(
+        lambda: all(_has_read_register(stage, mark, run) for run in started),
+        "all runs have read the register",
+        DAGSTER_SECONDS,
+    )
     standing = stage.aws.faults.held(hold)
     stage.say(f"all {PROCESSES} have read the register; {len(standing)} query stands before its first file: let go")
     stage.aws.faults.remove(hold)
@@ -32,8 +36,8 @@ def at_once(stage: Stage, runs: Runs) -> list[Check]:
     stage.say(f"all runs succeeded; the query was started by {', '.join(starters)}")
     return [
         Check("runs that succeeded", sum(run.process.returncode == 0 for run in started), PROCESSES),
-        Check("queries in Athena's history", len(mark.queries()), 1),
-        Check("processes that started a query", len(starters), 1),
+        Check("queries", len(mark.queries()), 1),
+        Check("processes that started it", len(starters), 1),
         *rows_are_right(stage.read(PREFIX), FLIGHTS),
     ]
 
@@ -45,7 +49,11 @@ def killed(stage: Stage, runs: Runs) -> list[Check]:
     mark = stage.mark()
     hold = stage.aws.faults.hold_queries(at="checked")
     owner = runs.start("run-killed", SHORT_LEASE)
-    until(lambda: len(_held(stage, hold, owner)) == 1 and _state(stage) is State.RUNNING, "the query runs")
+    until(
+        lambda: len(_held(stage, hold, owner)) == 1 and _state(stage) is State.RUNNING,
+        "the query runs",
+        DAGSTER_SECONDS,
+    )
     (query_id,) = stage.aws.faults.held(hold)
     register = stage.register(PREFIX)
     assert register.owner is not None
@@ -56,7 +64,7 @@ def killed(stage: Stage, runs: Runs) -> list[Check]:
     outdated = stage.read(PREFIX)
 
     following = runs.start("run-next", SHORT_LEASE)
-    until(lambda: _owner(stage, following), "the next run holds the slot", seconds=90)
+    until(lambda: _owner(stage, following), "the next run holds the slot", DAGSTER_SECONDS)
     adopted = _query_state(mark, query_id)
     stage.say(f"the next run, process {following.process.pid}, holds the slot now: the query may go on")
     stage.aws.faults.remove(hold)
@@ -65,16 +73,16 @@ def killed(stage: Stage, runs: Runs) -> list[Check]:
     stage.say(f"it succeeded by itself; queries since the kill: {len(ids) - 1}")
     finishers = who_sent([owner, following], mark, "s3", "CopyObject", PREFIX)
     return [
-        Check("exit status of the killed run", exit_status, -9),
-        Check("its query, at kill and adoption", f"{in_mid_query}, {adopted}", "RUNNING, RUNNING"),
+        Check("exit status of the killed", exit_status, -9),
+        Check("query at kill, at adoption", f"{in_mid_query}, {adopted}", "RUNNING, RUNNING"),
         Check("rows in S3 after the kill", outdated.rows, FLIGHTS),
-        Check("query ids in Athena's history", ", ".join(each[:8] for each in ids), query_id[:8]),
-        Check("who started it / who published it", f"{_starters(owner, following, mark)} / {finishers}", _HANDOVER),
+        Check("queries, by id", ", ".join(each[:8] for each in ids), query_id[:8]),
+        Check("started by, published by", f"{_starters(owner, following, mark)}, {finishers}", _HANDOVER),
         *rows_are_right(stage.read(PREFIX), expected, f"{FLIGHTS:,} + {FLIGHTS_OF_DAY[1]}"),
     ]
 
 
-_HANDOVER = "run-killed / run-next"
+_HANDOVER = "run-killed, run-next"
 
 
 def changed(stage: Stage, runs: Runs) -> list[Check]:
@@ -91,10 +99,10 @@ def changed(stage: Stage, runs: Runs) -> list[Check]:
     again = stage.read(PREFIX)
     return [
         Check("queries after the change", queries, 1),
-        Check("files of the old result that are left", len(before.keys() & replaced.objects.keys()), 0),
+        Check("old files that are left", len(before.keys() & replaced.objects.keys()), 0),
         *rows_are_right(replaced, expected, f"{FLIGHTS:,} + {FLIGHTS_OF_DAY[1]} + {FLIGHTS_OF_DAY[2]}"),
-        Check("queries without a change", len(mark.queries()), 0),
-        Check("files that are other ones now", len(again.objects.items() ^ replaced.objects.items()), 0),
+        Check("queries, nothing changed", len(mark.queries()), 0),
+        Check("files that differ then", len(again.objects.items() ^ replaced.objects.items()), 0),
     ]
 
 

@@ -21,11 +21,11 @@ def naive(stage: Stage, prefix: str = NAIVE) -> list[Check]:
     found = stage.read(prefix)
     stage.say(f"queries: {describe(endings)}; {found.rows:,} rows in {len(found.objects)} files")
     return [
-        Check("queries in Athena's history", len(mark.queries()), CALLERS),
+        Check("queries", len(mark.queries()), CALLERS),
         Check("queries that succeeded", _succeeded(mark.queries()), CALLERS),
         Check("rows in S3", found.rows, CALLERS * FLIGHTS, f"{CALLERS} x {FLIGHTS:,}"),
         Check("distinct rows", found.distinct, FLIGHTS),
-        Check("times that each row is there", found.copies, str(CALLERS)),
+        Check("copies of each row", found.copies, str(CALLERS)),
     ]
 
 
@@ -38,7 +38,7 @@ def ours(stage: Stage, prefix: str = OURS) -> list[Check]:
     found = stage.read(prefix)
     stage.say(f"callers: {describe(endings)}; {found.rows:,} rows in {len(found.objects)} files")
     return [
-        Check("queries in Athena's history", len(mark.queries()), 1),
+        Check("queries", len(mark.queries()), 1),
         Check("callers", describe(endings), f"1 published, {CALLERS - 1} reused"),
         *rows_are_right(found, FLIGHTS),
     ]
@@ -48,13 +48,13 @@ def rows_are_right(found: ReadBack, expected: int, why: str = "") -> list[Check]
     """The location holds each row of the upstream table once, and nothing else."""
     return [
         Check("rows in S3", found.rows, expected, why),
-        Check("distinct / missing / foreign rows", _differences(found.distinct, found), _differences(expected)),
+        Check("distinct, missing, foreign rows", _differences(found.distinct, found), _differences(expected)),
     ]
 
 
 def _differences(distinct: int, found: ReadBack | None = None) -> str:
     missing, foreign = (0, 0) if found is None else (found.missing, found.foreign)
-    return f"{distinct:,} / {missing:,} / {foreign:,}"
+    return f"{distinct:,}, {missing:,}, {foreign:,}"
 
 
 def _succeeded(queries: list[QueryRecord]) -> int:

@@ -135,7 +135,7 @@ class Mark:
         return [request for request in found if request.sequence > self.last_request]
 
 
-def until(done: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+def until(done: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
     """Waits. Raises StageFailed if it takes too long."""
     deadline = time.monotonic() + seconds
     while not done():

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,7 +65,6 @@ class Execution:
     columns: tuple[tuple[str, str], ...] = ()
     rows: list[tuple[str | None, ...]] = field(default_factory=list)
     stopped: threading.Event = field(default_factory=threading.Event)
-    interrupt: Callable[[], None] | None = None
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property

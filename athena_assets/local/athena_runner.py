@@ -26,6 +26,7 @@ from athena_assets.local.sql_translation import Translation, translate
 from athena_assets.local.statements import Select, Statement, Unload, Unsupported
 
 CONCURRENT_COMPUTATIONS = 2
+INTERRUPT_SECONDS = 0.05
 PATH_ALREADY_EXISTS = 1101
 
 
@@ -49,11 +50,8 @@ class Runner:
             if execution.state in FINAL:
                 return
             execution.stopped.set()
-            interrupt = execution.interrupt
             if execution.state == QUEUED:
                 self._finish_locked(execution, CANCELLED, "Query cancelled by user", None)
-        if interrupt is not None:
-            interrupt()
         self._faults.wake()
 
     def _run(self, execution: Execution, statement: Statement) -> None:
@@ -98,7 +96,6 @@ class Runner:
             return
         execution.state, execution.reason, execution.error = state, reason, error
         execution.completed_at = time.time()
-        execution.interrupt = None
 
     @contextmanager
     def _slot(self, execution: Execution) -> Iterator[None]:
@@ -192,15 +189,8 @@ class Runner:
             # No file but the copies of the tables' objects can be opened, whatever the query's text names.
             connection.execute(f"SET allowed_directories = ['{self._cache.folder}']")
             connection.execute("SET enable_external_access = false; SET lock_configuration = true")
-            with execution.lock:
-                if execution.stopped.is_set():
-                    raise QueryStopped
-                execution.interrupt = connection.interrupt
-            try:
+            with _interruptible(execution, connection):
                 result = connection.sql(translation.sql).to_arrow_table()
-            finally:
-                with execution.lock:
-                    execution.interrupt = None
             return result_files.storable(result.rename_columns(list(translation.names)))
 
     @staticmethod
@@ -208,6 +198,25 @@ class Runner:
         stopped: Callable[[], bool] = execution.stopped.is_set
         if not moto_seams.put_object(bucket, key, body, unless=stopped):
             raise QueryStopped
+
+
+@contextmanager
+def _interruptible(execution: Execution, connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
+    """Interrupts the connection when the query is stopped: again and again, for DuckDB forgets one that comes early."""
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(INTERRUPT_SECONDS):
+            if execution.stopped.is_set():
+                connection.interrupt()
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        done.set()
+        watcher.join()
 
 
 def _from_duckdb(error: duckdb.Error) -> QueryFailed:

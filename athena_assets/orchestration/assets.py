@@ -2,11 +2,12 @@
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import dagster as dg
 from pydantic import Field
 
+from athena_assets.core.request import Published, Reused
 from athena_assets.core.target import Target, UpstreamTable, check_disjoint
 from athena_assets.errors import AthenaAssetsError, QueryFailed, SlotBusy
 from athena_assets.orchestration.concurrency import CONCURRENCY_KEY_TAG, pool_name
@@ -18,6 +19,9 @@ from athena_assets.orchestration.resource import AthenaUnloadResource
 from athena_assets.sql import inspect_query
 from athena_assets.unload import Publisher
 
+GLUE_CATALOG = "awsdatacatalog"  # the account's own
+
+Events = Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]
 Dependency = dg.AssetKey | dg.AssetDep | dg.AssetSpec | dg.AssetsDefinition | str
 
 
@@ -52,8 +56,8 @@ def build_unload_asset(
     Args:
         target: what to publish.
         partitions_def: required if the target's location has `${partition}`, and refused if not. A backfill makes one
-            run for each partition; a run that has several all the same publishes them one after the other and records
-            each as soon as it is published, so that a later one's failure does not hide it.
+            run for each partition, which is Dagster's default. A run that has several all the same publishes them one
+            after the other, and records each as soon as it is published: a later one's failure does not hide it.
         deps: None: the tables that the query reads, as AssetKey([database, table]), with the data catalog in front if
             it is not the account's own.
         retry_policy: of the step. Internal failures of Athena are tried again without one: see `Target.retries`.
@@ -64,14 +68,16 @@ def build_unload_asset(
     """
     _check_partitions(target, partitions_def)
     asset_key = dg.AssetKey(target.name.split("/"))
-    tables = inspect_query(target).tables if target.upstreams is None else target.upstreams
+    read = inspect_query(target).tables or ()
+    upstreams = [_upstream(table) for table in (read if target.upstreams is None else target.upstreams)]
     pool = pool_name(target)
 
     @dg.asset(
         key=asset_key,
-        deps=[_table_key(table) for table in tables or ()] if deps is None else deps,
+        deps=deps,
+        # Not as deps: Dagster names the op's inputs after those, and tables have names that an input may not have.
+        ins={f"table_{index}": each for index, each in enumerate(upstreams) if deps is None and each.key != asset_key},
         partitions_def=partitions_def,
-        backfill_policy=None if partitions_def is None else dg.BackfillPolicy.multi_run(max_partitions_per_run=1),
         required_resource_keys={resource_key},
         kinds={"athena", "s3", target.format.format.lower()},
         code_version=_code_version(target),
@@ -84,20 +90,18 @@ def build_unload_asset(
         retry_policy=retry_policy,
         automation_condition=automation_condition,
     )
-    def unload_asset(context: dg.AssetExecutionContext, config: UnloadConfig) -> dg.MaterializeResult[None]:
+    def unload_asset(context: dg.AssetExecutionContext, config: UnloadConfig) -> Events:
         resource: AthenaUnloadResource = getattr(context.resources, resource_key)
         publisher = resource.publisher()
-        if partitions_def is None:
-            return dg.MaterializeResult(metadata=_publish(context, publisher, target, config, None))
-        partitions = context.partition_keys
-        if len(partitions) == 1:
-            return dg.MaterializeResult(metadata=_publish(context, publisher, target, config, partitions[0]))
+        partitions = [None] if partitions_def is None else context.partition_keys
         for partition in partitions:
             metadata = _publish(context, publisher, target, config, partition)
-            context.log_event(dg.AssetMaterialization(asset_key, partition=partition, metadata=metadata))
-            # Dagster records each partition of a finished step once more: without these it would be bare.
+            if len(partitions) > 1:
+                # Yielded, it is stored before the next partition begins; context.log_event would keep it to the end.
+                yield dg.AssetMaterialization(asset_key, partition=partition, metadata=metadata)
+            # At the end Dagster records each partition, the ones above once more.
             context.add_asset_metadata(metadata, partition_key=partition)
-        return dg.MaterializeResult()
+        yield dg.MaterializeResult()
 
     return unload_asset
 
@@ -125,6 +129,8 @@ def unload_assets(
         InvalidTarget: if a target is wrong, or two go against each other.
     """
     check_disjoint(list(targets))
+    if partitions_def is not None and targets and not any(target.partitioned for target in targets):
+        _check_partitions(targets[0], partitions_def)
     return [
         build_unload_asset(
             target,
@@ -162,8 +168,24 @@ def _publish(
         location=target.location_for(partition),
         partition=partition,
         console_url=query_link(publisher, outcome.publication.query_id),
-        columns=None,
+        columns=_column_schema(context, publisher, target, outcome, partition),
     )
+
+
+def _column_schema(
+    context: dg.AssetExecutionContext,
+    publisher: Publisher,
+    target: Target,
+    outcome: Published | Reused,
+    partition: str | None,
+) -> dg.TableSchema | None:
+    """The result is published, so that a schema that can't be read fails nothing."""
+    try:
+        columns = publisher.columns(target, outcome, partition=partition)
+    except AthenaAssetsError as error:
+        context.log.warning("The column schema is left out: %s", error)
+        return None
+    return None if columns is None else dg.TableSchema([dg.TableColumn(each.name, each.type) for each in columns])
 
 
 def _check_partitions(target: Target, partitions_def: dg.PartitionsDefinition | None) -> None:
@@ -179,9 +201,17 @@ def _check_partitions(target: Target, partitions_def: dg.PartitionsDefinition | 
         )
 
 
-def _table_key(table: UpstreamTable) -> dg.AssetKey:
-    own = table.catalog.lower() == "awsdatacatalog"
-    return dg.AssetKey([*([] if own else [table.catalog]), table.database, table.name])
+def _upstream(table: UpstreamTable) -> dg.AssetIn:
+    names = (
+        [table.database, table.name]
+        if table.catalog.lower() == GLUE_CATALOG
+        else [
+            table.catalog,
+            table.database,
+            table.name,
+        ]
+    )
+    return dg.AssetIn(key=dg.AssetKey([name.lower() for name in names]), dagster_type=dg.Nothing)
 
 
 def _code_version(target: Target) -> str:

@@ -1,16 +1,20 @@
 """The name under which Dagster counts the runs of one target.
 
-A throttle that saves money, and no guarantee: two processes that claim a pool's only place at one moment can both get
-it. That one of them publishes is the register's doing.
+A throttle, and no guarantee: two processes that claim a pool's only place at one moment can both get it. That one of
+them publishes is the register's doing. How many queries N runs of one target start when they are launched at once:
+
+| upstream versions | no limit                       | one at a time by the pool         |
+|-------------------|--------------------------------|-----------------------------------|
+| known             | 1; the others join or reuse it | 1; the others reuse it            |
+| unknown           | 1 for all that overlap with it | up to N: there is nothing to join |
+
+The pool saves what waiting runs would hold (a process each), and keeps forced runs in line.
 """
 
 from athena_assets.core.target import Target
 
 CONCURRENCY_KEY_TAG = "dagster/concurrency_key"
 """Op tag: the same limit as the pool, for those who search by tag."""
-
-SLOT_TAG = "athena_assets/slot"
-"""Run tag that dagster.yaml serialises in the run queue; it is for those who request runs."""
 
 
 def pool_name(target: Target) -> str:

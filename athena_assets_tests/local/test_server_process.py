@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from athena_assets.local import EmbeddedAws, EmbeddedAwsError
+from athena_assets.local.http_server import LoopbackServer, Reply
 from athena_assets_tests.local.conftest import Lake, eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,9 +83,14 @@ def test_attaching_to_something_else_is_refused() -> None:
         EmbeddedAws.attach(f"http://127.0.0.1:{port}")
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "localhost", "::"])
+@pytest.mark.parametrize("host", ["0.0.0.0", "localhost", "::", "127.0.0.2"])
 def test_the_server_binds_to_nothing_but_loopback(host: str) -> None:
-    command = [sys.executable, "-m", "athena_assets.local.server", "--host", host]
+    with pytest.raises(ValueError, match=r"127\.0\.0\.1 only"):
+        LoopbackServer(host, 0, lambda environ, body: Reply(200, [], b""))
+
+
+def test_a_refused_host_is_said_and_ends_the_process() -> None:
+    command = [sys.executable, "-m", "athena_assets.local.server", "--host", "0.0.0.0"]
     found = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=ROOT, check=False)
     assert found.returncode != 0
     assert "127.0.0.1 only" in found.stderr

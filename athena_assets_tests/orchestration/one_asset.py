@@ -1,0 +1,49 @@
+"""A code location with one asset, for runs in processes of their own. The environment says where it publishes."""
+
+import json
+import os
+from collections.abc import Mapping
+
+import dagster as dg
+
+from athena_assets import Target, UpstreamTable
+from athena_assets.orchestration import AthenaUnloadResource, build_unload_asset
+from athena_assets_tests.e2e.lake import LEASE, Lake
+
+ASSET = "numbers"
+
+
+def environment(lake: Lake, target: Target, dagster_home: str | os.PathLike[str]) -> Mapping[str, str]:
+    """What such a process needs beside the environment of the test's own process."""
+    return lake.aws.environment() | {
+        "DAGSTER_HOME": str(dagster_home),
+        "TEST_QUERY": target.query,
+        "TEST_LOCATION": target.location,
+        "TEST_DATABASE": target.database,
+        "TEST_REUSE": str(target.reuse),
+        "TEST_UPSTREAMS": json.dumps([[table.database, table.name] for table in target.upstreams or ()]),
+        "TEST_RESULTS": str(lake.settings.output_location),
+    }
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    target = Target(
+        name=ASSET,
+        query=os.environ["TEST_QUERY"],
+        location=os.environ["TEST_LOCATION"],
+        database=os.environ["TEST_DATABASE"],
+        reuse=os.environ["TEST_REUSE"],
+        upstreams=tuple(UpstreamTable(*names) for names in json.loads(os.environ["TEST_UPSTREAMS"])) or None,
+    )
+    athena = AthenaUnloadResource(output_location=os.environ["TEST_RESULTS"], lease_seconds=LEASE)
+    return dg.Definitions(
+        assets=[build_unload_asset(target)],
+        jobs=[dg.define_asset_job("numbers_job", [ASSET])],
+        resources={"athena": athena},
+        executor=dg.in_process_executor,
+    )
+
+
+def numbers_job() -> dg.JobDefinition:
+    return defs().resolve_job_def("numbers_job")

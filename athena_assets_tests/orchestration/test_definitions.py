@@ -1,0 +1,113 @@
+"""The project as Dagster loads it, and its three targets over the sample data."""
+
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from athena_assets import definitions
+from athena_assets.definitions import defs
+from athena_assets.demo.sample import load_sample
+from athena_assets.local import EmbeddedAws
+
+PROJECT = Path(__file__).parents[2]
+BUCKET = "athena-assets-demo"
+TARGETS = {"flights_with_carrier", "daily_delays", "airport_traffic"}
+
+
+def test_all_files_that_load_the_project_name_the_same_module() -> None:
+    tool = tomllib.loads((PROJECT / "pyproject.toml").read_text())["tool"]
+    [entry] = yaml.safe_load((PROJECT / "workspace.yaml").read_text())["load_from"]
+    assert entry["python_module"]["module_name"] == tool["dagster"]["module_name"] == definitions.__name__
+    assert entry["python_module"]["location_name"] == tool["dg"]["project"]["code_location_name"]
+
+
+@pytest.mark.parametrize("how", [[], ["-w", "workspace.yaml"]], ids=["pyproject", "workspace"])
+def test_the_project_loads_without_any_aws(how: list[str]) -> None:
+    nowhere = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
+    nowhere["AWS_ENDPOINT_URL"] = "http://127.0.0.1:9"  # nobody listens there
+    validated = subprocess.run(
+        [sys.executable, "-m", "dagster", "definitions", "validate", *how],
+        cwd=PROJECT,
+        env=nowhere | {"PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert validated.returncode == 0, validated.stderr
+    assert "Validation successful for code location athena_assets" in validated.stdout + validated.stderr
+
+
+def test_the_targets_in_defs_are_assets_over_the_sample_tables() -> None:
+    graph = defs().resolve_asset_graph()
+    assert {key.to_user_string() for key in graph.materializable_asset_keys} == TARGETS
+    assert {key.to_user_string() for key in graph.external_asset_keys} == {
+        f"nycflights/{table}" for table in ("airlines", "airports", "flights", "planes")
+    }
+
+
+def test_steps_run_in_the_process_of_their_run() -> None:
+    assert defs().executor is dg.in_process_executor
+
+
+def read(aws: EmbeddedAws, name: str) -> list[dict[str, Any]]:
+    s3 = aws.client("s3")
+    rows: list[dict[str, Any]] = []
+    for found in s3.list_objects_v2(Bucket=BUCKET, Prefix=f"published/{name}/")["Contents"]:
+        body = s3.get_object(Bucket=BUCKET, Key=found["Key"])["Body"].read()
+        if found["Key"].endswith(".gz"):
+            rows += [json.loads(line) for line in gzip.decompress(body).splitlines()]
+        else:
+            rows += pq.read_table(io.BytesIO(body)).to_pylist()
+    return rows
+
+
+def source(aws: EmbeddedAws, table: str) -> Any:
+    s3 = aws.client("s3")
+    keys = [each["Key"] for each in s3.list_objects_v2(Bucket=BUCKET, Prefix=f"upstream/{table}/")["Contents"]]
+    return pa.concat_tables(
+        [pq.read_table(io.BytesIO(s3.get_object(Bucket=BUCKET, Key=key)["Body"].read())) for key in keys]
+    )
+
+
+def test_the_targets_publish_the_flights_of_2013(server: EmbeddedAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.reset()
+    for name, value in server.environment().items():
+        monkeypatch.setenv(name, value)
+    server.client("s3").create_bucket(Bucket=BUCKET)
+    load_sample(server.client("s3"), server.client("glue"), BUCKET, "nycflights")
+    job = defs().resolve_implicit_global_asset_job_def()
+    result = job.execute_in_process()
+    counts = {
+        event.asset_key.to_user_string(): event.materialization.metadata["dagster/row_count"].value
+        for event in result.get_asset_materialization_events()
+        if event.asset_key is not None
+    }
+    flights = source(server, "flights")
+
+    joined = read(server, "flights_with_carrier")
+    names = dict(zip(*source(server, "airlines").select(["carrier", "name"]).to_pydict().values(), strict=True))
+    assert len(joined) == counts["flights_with_carrier"] == flights.num_rows == 336_776
+    assert all(row["carrier_name"] == names[row["carrier"]] for row in joined)
+    assert sum(row["distance"] for row in joined) == sum(flights["distance"].to_pylist())
+
+    days = read(server, "daily_delays")
+    assert len(days) == counts["daily_delays"] == 3 * 365
+    assert sum(row["flights"] for row in days) == flights.num_rows
+    assert sum(row["cancelled"] for row in days) == flights["dep_time"].null_count
+
+    airports = read(server, "airport_traffic")
+    assert len(airports) == counts["airport_traffic"] == len(set(flights["dest"].to_pylist()))
+    assert sum(row["flights"] for row in airports) == flights.num_rows
