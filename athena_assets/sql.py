@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 from sqlglot.optimizer.scope import traverse_scope
 
-from athena_assets.core.statement import render_query
+from athena_assets.core.statement import check_query, render_query
 from athena_assets.core.target import PARTITION, Target, UpstreamTable
 
 # Functions whose value differs between two runs over the same data (Trino reference: date and time, random, UUID,
@@ -19,24 +20,33 @@ from athena_assets.core.target import PARTITION, Target, UpstreamTable
 _NONDETERMINISTIC = frozenset(
     {
         "current_catalog",
+        "current_groups",
         "current_date",
+        "current_path",
         "current_datetime",
         "current_schema",
         "current_time",
         "current_timestamp",
         "current_timezone",
         "current_user",
+        "current_version",
         "localtime",
         "localtimestamp",
         "now",
         "rand",
         "random",
         "randn",
+        "secure_rand",
+        "secure_random",
         "shuffle",
         "unixtimestamp",
         "uuid",
+        "version",
     }
 )
+
+# Those that are written without parentheses and that sqlglot takes for columns.
+_NILADIC = frozenset({"current_catalog", "current_path", "current_schema"})
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about syntax that it keeps as an opaque command
 
@@ -67,7 +77,7 @@ def inspect_query(target: Target) -> QueryFacts:
     """
     values = dict.fromkeys((*target.parameters, PARTITION), "x")
     try:
-        parsed = sqlglot.parse(render_query(target.query, values), read="athena")
+        parsed = sqlglot.parse(render_query(check_query(target.query), values), read="athena")
     except (SqlglotError, RecursionError):
         return QueryFacts(None, ())
     statements = [each for each in parsed if each is not None]
@@ -82,22 +92,32 @@ def inspect_query(target: Target) -> QueryFacts:
 
 
 def _tables(root: exp.Expr, target: Target) -> tuple[UpstreamTable, ...] | None:
+    """None where a table may be read that we would not see: a wrong answer would reuse stale results."""
+    root = normalize_identifiers(root.copy(), dialect="athena")
+    if any(isinstance(node, exp.Anonymous) and node.name.lower() == "table" for node in root.walk()):
+        return None  # a table function's TABLE(...) argument
     try:
         scopes = traverse_scope(root)
     except SqlglotError:
         return None
-    found = set()
-    for scope in scopes:
-        for source in scope.sources.values():
-            if isinstance(source, exp.Table) and source.name:
-                found.add(
-                    UpstreamTable(
-                        database=(source.db or target.database).lower(),
-                        name=source.name.lower(),
-                        catalog=(source.catalog or target.catalog).lower(),
-                    )
-                )
-    return tuple(sorted(found, key=str))
+    found = {
+        id(source): source for scope in scopes for source in scope.sources.values() if isinstance(source, exp.Table)
+    }
+    if any(not isinstance(table.this, exp.Identifier) for table in found.values()):
+        return None  # a function in FROM
+    common = {cte.alias_or_name for cte in root.find_all(exp.CTE)}
+    for table in root.find_all(exp.Table):
+        if id(table) not in found and (table.db or table.name not in common):
+            return None
+    tables = {
+        UpstreamTable(
+            database=(table.db or target.database).lower(),
+            name=table.name.lower(),
+            catalog=(table.catalog or target.catalog).lower(),
+        )
+        for table in found.values()
+    }
+    return tuple(sorted(tables, key=str))
 
 
 def _nondeterministic(root: exp.Expr) -> tuple[str, ...]:
@@ -105,9 +125,11 @@ def _nondeterministic(root: exp.Expr) -> tuple[str, ...]:
     for node in root.walk():
         if isinstance(node, exp.TableSample):
             found.add("tablesample")
-        if isinstance(node, exp.Func):
+        elif isinstance(node, exp.Func):
             names = [node.name] if isinstance(node, exp.Anonymous) else [node.sql_name(), type(node).__name__]
             found |= {name.lower().replace("_", "") for name in names} & _FOLDED
+        elif isinstance(node, exp.Column) and not node.table and not node.this.args.get("quoted"):
+            found |= {node.name.lower()} & _NILADIC
     return tuple(sorted(found))
 
 

@@ -231,3 +231,37 @@ def test_what_only_begins_like_a_query_is_refused(query: str, statement: str) ->
 def test_the_target_itself_lets_no_second_statement_come_here() -> None:
     with pytest.raises(InvalidTarget, match="several statements"):
         facts("SELECT 1; SELECT 2")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "VALUES ((SELECT max(x) FROM t))",
+        "SELECT * FROM TABLE(exclude_columns(input => TABLE(orders), columns => DESCRIPTOR(x)))",
+    ],
+)
+def test_a_table_that_may_be_hidden_makes_the_upstreams_known_or_unknown_never_none(query: str) -> None:
+    assert inspect_query(target(query=query)).tables != ()
+
+
+@pytest.mark.parametrize(
+    "function",
+    ["secure_rand()", "secure_random(1, 2)", "current_schema", "current_path", "current_groups()", "version()"],
+)
+def test_functions_of_the_session_are_not_deterministic(function: str) -> None:
+    assert not inspect_query(target(query=f"SELECT {function} FROM a")).deterministic
+
+
+@pytest.mark.parametrize("query", ["SELECT 1; -- the end", "SELECT 1; /* the end */"])
+def test_a_comment_behind_the_semicolon_is_no_statement(query: str) -> None:
+    assert inspect_query(target(query=query)).tables == ()
+
+
+@pytest.mark.parametrize("query", ["WITH c AS (SELECT 1) SELECT * FROM C", 'WITH "C" AS (SELECT 1) SELECT * FROM c'])
+def test_a_common_table_is_found_whatever_its_case(query: str) -> None:
+    assert inspect_query(target(query=query)).tables == ()
+
+
+def test_a_table_behind_a_common_table_of_its_name_is_found() -> None:
+    found = inspect_query(target(query="WITH orders AS (SELECT * FROM orders) SELECT * FROM orders"))
+    assert found.tables is None or [each.name for each in found.tables] == ["orders"]

@@ -9,7 +9,6 @@ from athena_assets.aws.session import AwsClients
 from athena_assets.core.effects import (
     CountRows,
     Done,
-    FailureKind,
     PollQuery,
     QueryMissing,
     QueryStarted,
@@ -22,7 +21,7 @@ from athena_assets.core.effects import (
     TokenMismatch,
     Unanswered,
 )
-from athena_assets.core.register import Statistics
+from athena_assets.core.register import FailureKind, Statistics
 
 if TYPE_CHECKING:
     from mypy_boto3_athena.type_defs import QueryExecutionStatusTypeDef, QueryExecutionTypeDef
@@ -58,6 +57,7 @@ class Athena:
                 "WorkGroup": parameters.workgroup,
                 "ResultConfiguration": result or None,
             },
+            expect="QueryExecutionId",
         )
         if isinstance(answer, Unanswered):
             return answer
@@ -72,7 +72,12 @@ class Athena:
         return QueryStarted(answer["QueryExecutionId"])
 
     def poll(self, effect: PollQuery) -> QueryStatus | QueryMissing | Unanswered:
-        answer = call(self._slot, self._clients.athena.get_query_execution, {"QueryExecutionId": effect.query_id})
+        answer = call(
+            self._slot,
+            self._clients.athena.get_query_execution,
+            {"QueryExecutionId": effect.query_id},
+            expect="QueryExecution",
+        )
         if isinstance(answer, Unanswered):
             return answer
         if isinstance(answer, Refusal):
@@ -86,7 +91,10 @@ class Athena:
     def poll_many(self, query_ids: tuple[str, ...]) -> dict[str, QueryStatus | QueryMissing | Unanswered]:
         """The answer of `poll` for each of up to 50 queries, by BatchGetQueryExecution."""
         answer = call(
-            self._slot, self._clients.athena.batch_get_query_execution, {"QueryExecutionIds": list(query_ids)}
+            self._slot,
+            self._clients.athena.batch_get_query_execution,
+            {"QueryExecutionIds": list(query_ids)},
+            expect="QueryExecutions",
         )
         if isinstance(answer, Refusal):
             if not answer.throttled:
@@ -97,7 +105,7 @@ class Athena:
         found: dict[str, QueryStatus | QueryMissing | Unanswered] = {}
         for execution in answer["QueryExecutions"]:
             found[execution["QueryExecutionId"]] = query_status(execution)
-        for unprocessed in answer["UnprocessedQueryExecutionIds"]:
+        for unprocessed in answer.get("UnprocessedQueryExecutionIds", ()):
             code = unprocessed.get("ErrorCode", "")
             throttled = code in ("ThrottlingException", "TooManyRequestsException", "INTERNAL_FAILURE")
             found[unprocessed["QueryExecutionId"]] = Unanswered(code) if throttled else QueryMissing()
@@ -115,6 +123,7 @@ class Athena:
             self._slot,
             self._clients.athena.get_query_runtime_statistics,
             {"QueryExecutionId": effect.query_id},
+            expect="QueryRuntimeStatistics",
         )
         if isinstance(answer, Refusal | Unanswered):
             return None  # late, missing or not permitted: the number is optional everywhere

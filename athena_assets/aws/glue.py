@@ -48,7 +48,10 @@ class UpstreamVersions:
 
     def _table(self, table: UpstreamTable) -> Mapping[str, Any] | None:
         answer = question(
-            str(table), self._clients.glue.get_table, {"DatabaseName": table.database, "Name": table.name}
+            str(table),
+            self._clients.glue.get_table,
+            {"DatabaseName": table.database, "Name": table.name},
+            expect="Table",
         )
         if isinstance(answer, Refusal | Unanswered):
             logger.warning("The version of %s is unknown: GetTable answered %s", table, answer)
@@ -90,6 +93,7 @@ class UpstreamVersions:
                 str(table),
                 self._clients.glue.get_partitions,
                 {"DatabaseName": table.database, "TableName": table.name, "NextToken": token},
+                expect="Partitions",
             )
             if isinstance(answer, Refusal | Unanswered):
                 logger.warning("The version of %s is unknown: GetPartitions answered %s", table, answer)

@@ -79,7 +79,10 @@ class GlueTables:
 
     def _table(self, table: GlueTable) -> Mapping[str, Any] | Unanswered | None:
         answer = question(
-            str(table), self._clients.glue.get_table, {"DatabaseName": table.database, "Name": table.name}
+            str(table),
+            self._clients.glue.get_table,
+            {"DatabaseName": table.database, "Name": table.name},
+            expect="Table",
         )
         if isinstance(answer, Refusal):
             return None

@@ -20,6 +20,7 @@ from botocore.exceptions import (
     NoRegionError,
     PartialCredentialsError,
     SSOError,
+    TokenRetrievalError,
 )
 from botocore.parsers import ResponseParserError
 
@@ -42,6 +43,7 @@ _UNUSABLE = (
     NoRegionError,
     PartialCredentialsError,
     SSOError,
+    TokenRetrievalError,
 )
 
 
@@ -62,15 +64,19 @@ class Refusal:
         return Refused(self.status, self.code)
 
 
-def call(subject: str, operation: Callable[..., T], arguments: Mapping[str, Any]) -> T | Refusal | Unanswered:
+def call(
+    subject: str, operation: Callable[..., T], arguments: Mapping[str, Any], *, expect: str | None = None
+) -> T | Refusal | Unanswered:
     """Performs one SDK call.
+
+    `expect` names what every whole answer has: botocore reads a JSON body that breaks off as an empty one.
 
     Raises:
         AccessDenied: if there are no valid credentials at all. A refusal for want of a permission is returned: what it
             means depends on the call.
     """
     try:
-        return operation(**{name: value for name, value in arguments.items() if value is not None})
+        answer = operation(**{name: value for name, value in arguments.items() if value is not None})
     except ClientError as error:
         status = int(error.response["ResponseMetadata"]["HTTPStatusCode"])
         details: Mapping[str, Any] = error.response
@@ -87,6 +93,9 @@ def call(subject: str, operation: Callable[..., T], arguments: Mapping[str, Any]
     except (ConnectionError, HTTPClientError, IncompleteReadError, ResponseParserError) as error:
         # Connection refused, reset, closed, timed out, or a reply that can't be read: applied or not, nobody knows.
         return Unanswered(f"{type(error).__name__}: {error}")
+    if expect is not None and (not isinstance(answer, Mapping) or expect not in answer):
+        return Unanswered(f"the reply broke off before {expect}")
+    return answer
 
 
 def denied(subject: str, operation: str, why: str) -> AccessDenied:
@@ -99,9 +108,11 @@ def denied(subject: str, operation: str, why: str) -> AccessDenied:
     )
 
 
-def question(subject: str, operation: Callable[..., T], arguments: Mapping[str, Any]) -> T | Refusal | Unanswered:
+def question(
+    subject: str, operation: Callable[..., T], arguments: Mapping[str, Any], *, expect: str | None = None
+) -> T | Refusal | Unanswered:
     """A call that changes nothing: throttled is unanswered, and a missing permission or bucket is raised."""
-    answer = call(subject, operation, arguments)
+    answer = call(subject, operation, arguments, expect=expect)
     if not isinstance(answer, Refusal):
         return answer
     if answer.throttled:

@@ -32,7 +32,7 @@ class Workgroup:
 def read_workgroup(clients: AwsClients, name: str) -> Workgroup:
     """GetWorkGroup. Raises AccessDenied (also if there is no such workgroup) and ServiceUnavailable."""
     subject = f"workgroup {name!r}"
-    answer = question(subject, clients.athena.get_work_group, {"WorkGroup": name})
+    answer = question(subject, clients.athena.get_work_group, {"WorkGroup": name}, expect="WorkGroup")
     if isinstance(answer, Refusal | Unanswered):
         raise errors.ServiceUnavailable(
             subject,

@@ -10,7 +10,6 @@ from athena_assets.core.effects import (
     Absent,
     DrawFraction,
     Effects,
-    FailureKind,
     ListedObject,
     ListObjects,
     PollQuery,
@@ -31,7 +30,7 @@ from athena_assets.core.effects import (
     perform,
 )
 from athena_assets.core.manifest import InvalidResult, match_files, parse_data_manifest
-from athena_assets.core.register import Mode, ObjectVersion, StartParameters
+from athena_assets.core.register import FailureKind, Mode, ObjectVersion, StartParameters
 from athena_assets.core.swap import remove
 from athena_assets.core.tenure import Tenure, answered
 
@@ -159,7 +158,10 @@ def verify(tenure: Tenure, status: QueryStatus) -> Effects[tuple[ListedObject, .
                 break
             yield from perform(Sleep(1.0))
     listing = yield from answered(ListObjects(attempt.staging), tenure.slot)
-    uris = () if isinstance(body, Absent) else parse_data_manifest(body)
+    try:
+        uris = () if isinstance(body, Absent) else parse_data_manifest(body)
+    except InvalidResult as error:
+        return Failed(FailureKind.RESULT_INVALID, str(error), attempt.query_id)
     if not uris and listing:
         reason = f"it has no data manifest, but {len(listing)} objects lie under its staging prefix"
         return Failed(FailureKind.RESULT_INVALID, reason, attempt.query_id)

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from athena_assets.core.generation import UpstreamVersion
-from athena_assets.core.register import GlueTable, StartParameters, Statistics
+from athena_assets.core.register import FailureKind, GlueTable, StartParameters, Statistics
 from athena_assets.core.target import UpstreamTable
 
 R = TypeVar("R")
@@ -136,23 +136,6 @@ class QueryState(StrEnum):
     ACTIVE = "active"  # queued or running; Athena may go back from running to queued
     SUCCEEDED = "succeeded"
     FAILED = "failed"
-
-
-class FailureKind(StrEnum):
-    """Why a query ended without a result; what follows from it stands in policy.py."""
-
-    USER_ERROR = "user_error"
-    THROTTLED = "throttled"
-    INTERNAL = "internal"
-    RETRYABLE = "retryable"
-    SCAN_LIMIT = "scan_limit"
-    TIMED_OUT = "timed_out"
-    CANCELLED = "cancelled"
-    RESULT_INVALID = "result_invalid"
-    EMPTY_RESULT = "empty_result"
-    DIRTY_LOCATION = "dirty_location"
-    MIXED_LOCATION = "mixed_location"
-    OTHER = "other"
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,10 @@ MAX_QUOTED_BYTES = 800  # of the percent-quoted path; the rest of S3's 1,024 is 
 # Bucket naming rules of the S3 user guide. Access point aliases end in "-s3alias"; "--ol-s3", "--x-s3" and "--table-s3"
 # mark Object Lambda, directory and table buckets: each would be a second name, or a store without our guarantees.
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_FOREIGN_SUFFIXES = ("-s3alias", "--ol-s3", "--x-s3", "--table-s3")
-_REFUSED_CHARACTERS = frozenset("'\"`\\?#*")
+_FOREIGN_SUFFIXES = ("-s3alias", "--ol-s3", "--x-s3", "--table-s3", ".mrap")
+_FOREIGN_PREFIXES = ("xn--", "sthree-", "amzn-s3-demo-")
+_IP_ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
+_REFUSED_CHARACTERS = frozenset("'\"`\\?#*{}")
 
 
 class InvalidLocation(ValueError):
@@ -59,7 +61,10 @@ def parse_location(text: str) -> Location:
     if not separator or scheme != "s3":
         raise InvalidLocation(f"{text!r} does not begin with s3://.", "Write s3://bucket/path/.")
     bucket, _, path = rest.partition("/")
-    if not _BUCKET.fullmatch(bucket) or ".." in bucket or bucket.endswith(_FOREIGN_SUFFIXES):
+    foreign = (
+        bucket.endswith(_FOREIGN_SUFFIXES) or bucket.startswith(_FOREIGN_PREFIXES) or _IP_ADDRESS.fullmatch(bucket)
+    )
+    if not _BUCKET.fullmatch(bucket) or ".." in bucket or foreign:
         raise InvalidLocation(
             f"{bucket!r} is not the name of a general purpose bucket.",
             "Use the bucket's own name, not an access point or alias.",

@@ -72,8 +72,12 @@ def ownership(slot: str) -> dict[str, str]:
 
 
 def parse_data_manifest(body: bytes) -> tuple[str, ...]:
-    """The URIs in Athena's data manifest: one `s3://` URI a line, no header."""
-    return tuple(line.strip() for line in body.decode().splitlines() if line.strip())
+    """The URIs in Athena's data manifest: one `s3://` URI a line, no header. Raises InvalidResult."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidResult("the data manifest is not UTF-8") from error
+    return tuple(line for line in text.replace("\r\n", "\n").split("\n") if line)
 
 
 def match_files(

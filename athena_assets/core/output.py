@@ -68,8 +68,8 @@ class OutputFormat:
         if self.field_delimiter is not None:
             if self.format != "TEXTFILE":
                 raise InvalidOutput("field_delimiter", "it is only available for TEXTFILE.", "Leave it out.")
-            if len(self.field_delimiter) != 1:
-                raise InvalidOutput("field_delimiter", "it must be one character.", "Give exactly one character.")
+            if len(self.field_delimiter) != 1 or self.field_delimiter == "\0" or not self.field_delimiter.isascii():
+                raise InvalidOutput("field_delimiter", "it must be one ASCII character.", "Give exactly one, not NUL.")
 
     def properties(self) -> tuple[tuple[str, str | int], ...]:
         """The UNLOAD properties in a fixed order; what is left to Athena's default is left out."""

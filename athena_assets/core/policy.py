@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from athena_assets import errors
-from athena_assets.core.effects import FailureKind
-from athena_assets.core.register import Failure
+from athena_assets.core.register import Failure, FailureKind
 
 LEASE_SECONDS = 60.0
 RENEW_AFTER = 1 / 3  # of the lease
@@ -50,7 +49,7 @@ def wait_delay(waited: float, fraction: float) -> float:
 
 def backoff(tries: int, fraction: float) -> float:
     """Seconds before an unanswered or throttled call is sent again: doubling from 0.1 to 20, jitter of a half."""
-    return float(min(0.1 * 2**tries, 20.0)) * (0.5 + fraction / 2)
+    return min(0.1 * float(2 ** min(tries, 10)), 20.0) * (0.5 + fraction / 2)
 
 
 def expires_after(lease: float) -> float:
@@ -65,5 +64,5 @@ def expired_at_first_sight(lease: float, age: float) -> bool:
 
 def failure_error(slot: object, failure: Failure) -> errors.QueryFailed:
     """The exception of a recorded failure: the same for its owner and for everybody who waited for it."""
-    kind, next_step = _ERRORS[FailureKind(failure.kind)]
+    kind, next_step = _ERRORS[failure.kind]
     return kind(slot, failure.reason, query_id=failure.query_id, next_step=next_step)

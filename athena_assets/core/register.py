@@ -7,6 +7,8 @@ two equal bodies would let a stale writer win.
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from types import NoneType, UnionType
@@ -175,15 +177,32 @@ class Kept:
     backup: str
 
 
+class FailureKind(StrEnum):
+    """Why a query ended without a result; what follows from it stands in policy.py."""
+
+    USER_ERROR = "user_error"
+    THROTTLED = "throttled"
+    INTERNAL = "internal"
+    RETRYABLE = "retryable"
+    SCAN_LIMIT = "scan_limit"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    RESULT_INVALID = "result_invalid"
+    EMPTY_RESULT = "empty_result"
+    DIRTY_LOCATION = "dirty_location"
+    MIXED_LOCATION = "mixed_location"
+    OTHER = "other"
+
+
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The last final failure: `kind` is a FailureKind, `reason` is Athena's own words."""
+    """The last final failure; `reason` is Athena's own words."""
 
     generation: str
     request: str
     fence: int
     query_id: str | None
-    kind: str
+    kind: FailureKind
     reason: str
 
 
@@ -347,27 +366,35 @@ def encode(value: object) -> bytes:
 def decode_register(body: bytes) -> Register:
     """Raises UnreadableRegister for anything that is not exactly what this version writes."""
     register = decode(body, Register)
-    if register.fence < 1:
-        raise UnreadableRegister(f"the fence is {register.fence}")
-    needs_owner = register.state in (State.SUBMITTING, State.RUNNING, State.PUBLISHING)
-    if register.state is State.BLOCKED and register.failure is None:
-        raise UnreadableRegister("state blocked without a failure")
-    if needs_owner != (register.owner is not None):
-        raise UnreadableRegister(f"state {register.state} does not go with owner {register.owner}")
-    if register.state in (State.SUBMITTING, State.RUNNING) and register.attempt is None:
-        raise UnreadableRegister(f"state {register.state} without an attempt")
-    if register.state is State.RUNNING and (register.attempt is None or register.attempt.accepted is None):
-        raise UnreadableRegister("state running without an accepted query")
-    if register.state is State.PUBLISHING and register.publication is None:
-        raise UnreadableRegister("state publishing without a publication")
+    for broken, why in _contradictions(register):
+        if broken:
+            raise UnreadableRegister(why)
     return register
+
+
+def _contradictions(found: Register) -> Iterator[tuple[bool, str]]:
+    """What no transition writes: (whether it is so, what it is)."""
+    held = found.state in (State.SUBMITTING, State.RUNNING, State.PUBLISHING)
+    attempt, publication = found.attempt, found.publication
+    yield found.fence < 1, f"the fence is {found.fence}"
+    yield not 0 < found.lease < math.inf, f"the lease is {found.lease}"
+    yield held != (found.owner is not None), f"state {found.state} does not go with owner {found.owner}"
+    yield found.state is State.BLOCKED and found.failure is None, "state blocked without a failure"
+    needs_attempt = found.state in (State.SUBMITTING, State.RUNNING)
+    yield needs_attempt and (attempt is None or not attempt.starts), f"state {found.state} without an attempt"
+    yield not held and attempt is not None, f"state {found.state} with an attempt"
+    if attempt is not None and found.state is State.RUNNING:
+        known = attempt.query_id is not None and attempt.accepted is not None
+        yield not known or not 0 <= (attempt.accepted or 0) < len(attempt.starts), "state running without its query"
+    yield found.state is State.PUBLISHING and (publication is None or publication.lost), "nothing to publish"
+    yield publication is not None and publication.fence > found.fence, "a publication of a later fence"
 
 
 def decode(body: bytes, kind: type[V]) -> V:
     """Reads a value of one of our dataclasses; missing, extra or wrongly typed fields are an error."""
     try:
         raw = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UnreadableRegister(f"not JSON: {error}") from error
     found = raw.get("schema") if isinstance(raw, dict) else None
     if found != SCHEMA:
@@ -396,7 +423,10 @@ def _read(raw: Any, kind: Any, path: str) -> Any:
         except ValueError as error:
             raise UnreadableRegister(f"{path}: {error}") from error
     if kind is float and type(raw) in (int, float):
-        return float(raw)
+        try:
+            return float(raw)
+        except OverflowError as error:
+            raise UnreadableRegister(f"{path}: {error}") from error
     if type(raw) is not kind:
         raise UnreadableRegister(f"{path} is not a {kind.__name__}")
     return raw

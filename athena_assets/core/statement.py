@@ -22,7 +22,7 @@ _QUERY_KEYWORDS = ("SELECT", "WITH", "VALUES", "TABLE")
 # string reads as two adjacent strings, which is all that the scan needs. An unterminated region runs to the end.
 _REGION = re.compile(
     r"""(?P<string>'[^']*(?:'|\Z)) | (?P<identifier>"[^"]*(?:"|\Z)) |
-        (?P<line_comment>--[^\n]*) | (?P<block_comment>/\*.*?(?:\*/|\Z))""",
+        (?P<line_comment>--[^\r\n]*) | (?P<block_comment>/\*.*?(?:\*/|\Z))""",
     re.VERBOSE | re.DOTALL,
 )
 
@@ -63,6 +63,7 @@ def check_query(sql: str) -> str:
     Raises:
         InvalidStatement: if it is empty, holds several statements, is no query, or leaves a quote or comment open.
     """
+    encoded(sql)
     semicolon: int | None = None
     first_word = ""
     for kind, start, end in _regions(sql):
@@ -86,7 +87,7 @@ def check_query(sql: str) -> str:
             first_word = first_word or text
     if not first_word:
         raise InvalidStatement("it is empty.", "Write the SELECT whose result is to be published.")
-    keyword = re.split(r"[^A-Za-z]", first_word, maxsplit=1)[0].upper()
+    keyword = re.split(r"\W", first_word, maxsplit=1)[0].upper()
     if keyword not in _QUERY_KEYWORDS:
         hint = " The UNLOAD around it is added for you." if keyword == "UNLOAD" else ""
         raise InvalidStatement(
@@ -111,12 +112,21 @@ def query_placeholders(sql: str) -> frozenset[str]:
                     "It renders a whole, quoted literal: write it bare.",
                 )
             names.add(_checked_name(match))
+        if kind == "code":
+            _check_closed(sql[start:end])
     return frozenset(names)
 
 
 def location_placeholders(template: str) -> frozenset[str]:
     """The names of the placeholders in a location template. Raises InvalidStatement for a malformed one."""
+    _check_closed(template)
     return frozenset(_checked_name(match) for match in _PLACEHOLDER.finditer(template))
+
+
+def _check_closed(text: str) -> None:
+    rest = _PLACEHOLDER.sub("", text)
+    if "${" in rest:
+        raise InvalidStatement(f"the placeholder {rest[rest.index('${') :][:20]!r} is not closed.", "Write ${name}.")
 
 
 def _checked_name(match: re.Match[str]) -> str:
@@ -129,12 +139,18 @@ def quoted_literal(value: str) -> str:
     """A Trino string literal. Between single quotes only the quote itself is special (Trino reference, "Literals")."""
     if "\0" in value:
         raise InvalidStatement("a value holds a NUL character.", "Remove it.")
+    encoded(value)
     return "'" + value.replace("'", "''") + "'"
 
 
 def render_query(sql: str, values: Mapping[str, str]) -> str:
     """Puts each value in as a quoted literal. `sql` has passed `check_query` and `query_placeholders`."""
-    return _PLACEHOLDER.sub(lambda match: quoted_literal(values[match.group(1)]), sql)
+    return "".join(
+        _PLACEHOLDER.sub(lambda match: quoted_literal(values[match.group(1)]), sql[start:end])
+        if kind == "code"
+        else sql[start:end]
+        for kind, start, end in _regions(sql)
+    )
 
 
 def render_location(template: str, values: Mapping[str, str]) -> str:
@@ -194,9 +210,19 @@ def parse_label(statement: str) -> Label | None:
     return None
 
 
+def encoded(text: str) -> bytes:
+    """The UTF-8 bytes of a text. Raises InvalidStatement for half of a surrogate pair, which has none."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidStatement(
+            f"it has the character {text[error.start]!r}, which has no UTF-8.", "Remove it."
+        ) from error
+
+
 def check_size(statement: str) -> None:
     """Raises InvalidStatement if Athena would refuse the statement for its length."""
-    size = len(statement.encode())
+    size = len(encoded(statement))
     if size > MAX_STATEMENT_BYTES:
         raise InvalidStatement(
             f"the statement is {size:,} bytes; Athena's limit is {MAX_STATEMENT_BYTES:,}.", "Shorten it or use a view."

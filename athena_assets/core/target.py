@@ -112,6 +112,7 @@ class Target:
     glue_table: str | None = None
 
     def __post_init__(self) -> None:
+        self._check_types()
         if not _TARGET_NAME.fullmatch(self.name):
             raise self.invalid(
                 "name", "it is not a valid asset key.", "Use letters, digits and _, with / between parts."
@@ -175,9 +176,15 @@ class Target:
                 "Put ${partition} into the location: else every partition would replace the one before.",
             )
         try:
-            return parse_location(statement.render_location(self.location, self._values(partition)))
+            location = parse_location(statement.render_location(self.location, self._values(partition)))
         except (statement.InvalidStatement, InvalidLocation) as error:
             raise self.invalid("location", error.problem, error.next_step) from error
+        control = Location(location.bucket, CONTROL_PREFIX)
+        if location.overlaps(control):
+            raise self.invalid(
+                "location", f"{location} overlaps the control prefix {control}.", "Choose another prefix."
+            )
+        return location
 
     def query_for(self, partition: str | None) -> str:
         """The SELECT of one slot, with its placeholders rendered."""
@@ -232,6 +239,19 @@ class Target:
             choices = ", ".join(kind)
             raise self.invalid(name, f"{value!r} is unknown.", f"Use one of {choices}.") from None
 
+    def _check_types(self) -> None:
+        for name in ("name", "query", "location", "database", "catalog"):
+            if not isinstance(getattr(self, name), str):
+                raise self.invalid(name, f"{getattr(self, name)!r} is not a string.", "Give a string.")
+        if not isinstance(self.parameters, Mapping):
+            raise self.invalid("parameters", "they are not a mapping.", "Give names and strings.")
+        for name in ("timeout", "wait_timeout"):
+            if not isinstance(getattr(self, name), int | float):
+                raise self.invalid(name, f"{getattr(self, name)!r} is not a number.", "Give seconds.")
+        for name in ("retries", "keep_previous"):
+            if not isinstance(getattr(self, name), int):
+                raise self.invalid(name, f"{getattr(self, name)!r} is not a whole number.", "Give zero or more.")
+
     def _check_query(self) -> None:
         try:
             statement.check_query(self.query)
@@ -254,8 +274,10 @@ class Target:
                 raise self.invalid("parameters", f"{name!r} is set by the partition key.", "Choose another name.")
             if not isinstance(value, str):
                 raise self.invalid("parameters", f"{name!r} is not a string.", "Give a string and cast it in SQL.")
-            if "\0" in value:
-                raise self.invalid("parameters", f"{name!r} holds a NUL character.", "Remove it.")
+            try:
+                statement.quoted_literal(value)
+            except statement.InvalidStatement as error:
+                raise self.invalid("parameters", f"{name!r}: {error.problem}", error.next_step) from error
 
     def _check_location(self) -> None:
         try:
@@ -277,12 +299,7 @@ class Target:
                     "the location must end in the partition's segment, ${partition} or name=${partition}.",
                     "Write it so, or leave glue_table out.",
                 )
-        location = self.location_for("0" if self.partitioned else None)
-        control = Location(location.bucket, CONTROL_PREFIX)
-        if location.overlaps(control):
-            raise self.invalid(
-                "location", f"{location} overlaps the control prefix {control}.", "Choose another prefix."
-            )
+        self.location_for("0" if self.partitioned else None)
 
 
 def check_disjoint(targets: tuple[Target, ...] | list[Target]) -> None:
@@ -298,12 +315,17 @@ def check_disjoint(targets: tuple[Target, ...] | list[Target]) -> None:
         for other in targets[:index]:
             if target.name == other.name:
                 raise target.invalid("name", "two targets of this set have it.", "Rename one.")
-            if _may_overlap(target.location, other.location):
+            if _may_overlap(_with_parameters(target), _with_parameters(other)):
                 raise target.invalid(
                     "location",
                     f"{target.location} overlaps {other.location} of target {other.name!r}.",
                     "Give each target a prefix that is neither the same nor inside another's.",
                 )
+
+
+def _with_parameters(target: Target) -> str:
+    """The location with its constants put in and only the partition open."""
+    return statement.render_location(target.location, {**target.parameters, PARTITION: f"${{{PARTITION}}}"})
 
 
 def _may_overlap(one: str, other: str) -> bool:

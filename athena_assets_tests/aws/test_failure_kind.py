@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from athena_assets.aws.athena import failure_kind, query_status
-from athena_assets.core.effects import FailureKind, QueryState, QueryStatus
-from athena_assets.core.register import Statistics
+from athena_assets.core.effects import QueryState, QueryStatus
+from athena_assets.core.register import FailureKind, Statistics
 
 if TYPE_CHECKING:
     from mypy_boto3_athena.type_defs import QueryExecutionStatusTypeDef, QueryExecutionTypeDef

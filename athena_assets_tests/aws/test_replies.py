@@ -10,11 +10,17 @@ from typing import Any
 
 import pytest
 from botocore import exceptions
+from botocore.exceptions import TokenRetrievalError
 
+from athena_assets.aws.athena import Athena
+from athena_assets.aws.glue import UpstreamVersions
 from athena_assets.aws.replies import Refusal, call, question
 from athena_assets.aws.session import AwsClients, AwsSettings
-from athena_assets.core.effects import Refused, Unanswered
-from athena_assets.errors import AccessDenied
+from athena_assets.aws.workgroup import read_workgroup
+from athena_assets.core.effects import CountRows, PollQuery, Refused, StartQuery, Unanswered
+from athena_assets.core.target import UpstreamTable
+from athena_assets.errors import AccessDenied, ServiceUnavailable
+from athena_assets_tests.core.examples import START
 
 SLOT = "s3://lake/marts/daily/"
 
@@ -413,3 +419,28 @@ def test_a_bug_of_our_own_is_not_swallowed() -> None:
 
     with pytest.raises(KeyError, match="ours"):
         question(SLOT, operation, {})
+
+
+def test_a_json_reply_that_breaks_off_is_no_answer(server: Any, clients: Any) -> None:
+    athena = Athena(clients, SLOT)
+    server.reply = Reply(body=b'{"QueryExecutionId": "q', announced=60)
+    assert isinstance(athena.start(StartQuery(START, "t" * 64)), Unanswered)
+    server.reply = Reply(body=b'{"QueryExecution": {"Status', announced=600)
+    assert isinstance(athena.poll(PollQuery("q")), Unanswered)
+    server.reply = Reply(body=b'{"QueryExecutions": [{"Que', announced=600)
+    assert isinstance(athena.poll_many(("q",))["q"], Unanswered)
+    server.reply = Reply(body=b'{"QueryRuntimeStatistics": {"Ro', announced=600)
+    assert athena.count_rows(CountRows("q")) is None
+    server.reply = Reply(body=b'{"Table": {"Na', announced=600)
+    assert UpstreamVersions(clients).resolve((UpstreamTable("d", "t"),))[0].version is None
+    server.reply = Reply(body=b'{"WorkGroup": {"Na', announced=600)
+    with pytest.raises(ServiceUnavailable):
+        read_workgroup(clients, "primary")
+
+
+def test_a_failed_token_refresh_is_a_matter_of_credentials() -> None:
+    def expired() -> None:
+        raise TokenRetrievalError(provider="sso", error_msg="expired")
+
+    with pytest.raises(AccessDenied):
+        call(SLOT, expired, {})

@@ -20,7 +20,7 @@ import pytest
 from botocore.config import Config
 from botocore.exceptions import ClientError
 
-from athena_assets import AwsSettings, Published, Publisher, Reused, Target
+from athena_assets import AwsSettings, Published, Publisher, Reused, Skipped, Target
 from athena_assets.core import keys
 from athena_assets.core.location import Location, parse_location
 
@@ -91,7 +91,7 @@ def test_a_token_answers_with_its_first_query(place: Location, publisher: Publis
 
 def test_eight_threads_share_one_publication(place: Location, publisher: Publisher) -> None:
     target = Target(name="aws_e2e", query=QUERY, location=str(place))
-    outcomes: list[Published | Reused] = []
+    outcomes: list[Published | Reused | Skipped] = []
     threads = [threading.Thread(target=lambda: outcomes.append(publisher.unload(target))) for _ in range(8)]
     for thread in threads:
         thread.start()
@@ -99,6 +99,7 @@ def test_eight_threads_share_one_publication(place: Location, publisher: Publish
         thread.join()
     assert sorted(type(each).__name__ for each in outcomes) == ["Published", *["Reused"] * 7]
     listed = boto3.client("s3").list_objects_v2(Bucket=place.bucket, Prefix=place.prefix).get("Contents", [])
+    assert not isinstance(outcomes[0], Skipped)
     publication = outcomes[0].publication
     assert len(listed) == publication.files
     assert sum(each["Size"] for each in listed) == publication.bytes
@@ -111,6 +112,8 @@ def test_a_forced_request_replaces_the_result(place: Location, publisher: Publis
     old = {each["Key"] for each in s3.list_objects_v2(Bucket=place.bucket, Prefix=place.prefix)["Contents"]}
     second = publisher.unload(target, force=True)
     new = {each["Key"] for each in s3.list_objects_v2(Bucket=place.bucket, Prefix=place.prefix)["Contents"]}
+    assert isinstance(first, Published)
+    assert isinstance(second, Published)
     assert second.publication.query_id != first.publication.query_id
     assert new
     assert not old & new

@@ -3,15 +3,19 @@
 from dataclasses import replace
 from typing import Any
 
-from athena_assets.core.effects import FailureKind
 from athena_assets.core.generation import UpstreamVersion
 from athena_assets.core.location import Location
 from athena_assets.core.manifest import Manifest, ManifestFile, RemovedFile
 from athena_assets.core.register import (
     Attempt,
     Failure,
+    FailureKind,
+    GlueTable,
+    Kept,
+    ObjectVersion,
     Owner,
     Publication,
+    PublishSettings,
     Register,
     StartParameters,
     State,
@@ -68,6 +72,9 @@ ATTEMPT = Attempt(
         UpstreamVersion("awsdatacatalog.sales.days", "2024-01-31", given=True),
     ),
     reusable=False,
+    settings=PublishSettings(
+        keep_previous=2, glue=GlueTable("marts", "daily", "s3://lake/marts/daily/", "dt", "2024-01-31")
+    ),
 )
 
 RUNNING_ATTEMPT = replace(ATTEMPT, query_id="11111111-2222-3333-4444-555555555555", accepted=0)
@@ -117,7 +124,8 @@ FAILURE = Failure(
 )
 
 FREE = Register(write_id="00000000000000f0", fence=7, state=State.FREE, lease=60.0)
-FREE_PUBLISHED = replace(FREE, publication=PUBLICATION, history=(EARLIER,))
+KEPT = Kept(replace(EARLIER, fence=3), f"{CONTROL}backup/00000003/")
+FREE_PUBLISHED = replace(FREE, publication=PUBLICATION, history=(EARLIER,), kept=(KEPT,))
 FREE_FAILED = replace(FREE, publication=EARLIER, failure=FAILURE)
 SUBMITTING = replace(FREE, state=State.SUBMITTING, owner=OWNER, attempt=ATTEMPT, publication=EARLIER)
 RUNNING = replace(
@@ -126,6 +134,7 @@ RUNNING = replace(
     attempt=replace(RUNNING_ATTEMPT, number=2, token="u" * 64),
     earlier_attempts=(RUNNING_ATTEMPT,),
 )
+CLEANING = replace(RUNNING, cleanup=(ObjectVersion("marts/daily/one", '"e1"'),))
 PUBLISHING = replace(
     RUNNING,
     state=State.PUBLISHING,
@@ -142,6 +151,7 @@ REGISTERS = {
     "free-failed": FREE_FAILED,
     "submitting": SUBMITTING,
     "running": RUNNING,
+    "cleaning": CLEANING,
     "publishing": PUBLISHING,
     "blocked": BLOCKED,
 }
@@ -158,6 +168,10 @@ MANIFEST = Manifest(
         ManifestFile(f"{START.staging}one.gz", '"e1"', 10, "marts/daily/00000007-01-00000.gz"),
         ManifestFile(f"{START.staging}two.gz", '"e2"', 20, "marts/daily/00000007-01-00001.gz"),
     ),
-    removes=(RemovedFile("marts/daily/00000005-01-00000.gz", '"e0"'),),
+    removes=(
+        RemovedFile("marts/daily/00000005-01-00000.gz", '"e0"', 5, f"{CONTROL}backup/00000005/00000005-01-00000.gz"),
+        RemovedFile("marts/daily/00000004-01-00000.gz", '"e9"', 6, None),
+    ),
     replaces=f"{CONTROL}manifests/00000005-01.json",
+    settings=ATTEMPT.settings,
 )

@@ -6,8 +6,7 @@ import pytest
 
 from athena_assets import errors
 from athena_assets.core.answers import Expectation, answered_by, describe, in_flight
-from athena_assets.core.effects import FailureKind
-from athena_assets.core.register import Failure, Publication, Register, State
+from athena_assets.core.register import Failure, FailureKind, Publication, Register, State
 from athena_assets.core.request import Outcome, Published, Request, Reused
 from athena_assets_tests.core.examples import (
     ATTEMPT,

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from athena_assets.core.keys import register_key
 from athena_assets.core.location import MAX_QUOTED_BYTES, InvalidLocation, Location, parse_location
 
-ACCEPTED_CHARACTERS = "".join(sorted(set(map(chr, range(0x20, 0x7F))) - set("'\"`\\?#*")))
+ACCEPTED_CHARACTERS = "".join(sorted(set(map(chr, range(0x20, 0x7F))) - set("'\"`\\?#*{}")))
 
 segments = st.text(ACCEPTED_CHARACTERS.replace("/", ""), min_size=1, max_size=12).filter(
     lambda text: text not in (".", "..")
@@ -170,3 +170,9 @@ def test_a_location_contains_itself_and_its_descendants_only(
     assert left.contains(right) is contains
     assert left.overlaps(right) is overlaps
     assert right.overlaps(left) is overlaps
+
+
+@pytest.mark.parametrize("bucket", ["192.168.0.1", "xn--abc", "sthree-abc", "amzn-s3-demo-x", "alias.mrap"])
+def test_names_that_are_no_general_purpose_bucket_are_refused(bucket: str) -> None:
+    with pytest.raises(InvalidLocation):
+        parse_location(f"s3://{bucket}/x/")

@@ -114,13 +114,6 @@ def test_the_plan_names_every_file_by_fence_attempt_and_index() -> None:
     )
 
 
-def test_two_manifests_have_the_same_result_if_query_and_files_agree() -> None:
-    assert MANIFEST.same_result(replace(MANIFEST, fence=8, attempt=2, removes=(), replaces=None, request="other"))
-    assert not MANIFEST.same_result(replace(MANIFEST, query_id="other"))
-    assert not MANIFEST.same_result(replace(MANIFEST, files=MANIFEST.files[:1]))
-    assert not MANIFEST.same_result(replace(MANIFEST, files=MANIFEST.files[::-1]))
-
-
 def test_the_metadata_of_a_copy_is_what_it_always_was() -> None:
     assert MANIFEST.copy_metadata(1) == {
         "athena-assets-slot": "s3://lake/marts/daily/",
@@ -155,3 +148,13 @@ OTHER_FILES = tuple(replace(file, source_etag='"other"') for file in MANIFEST.fi
 )
 def test_an_object_without_the_whole_proof_is_not_our_copy(size: int, metadata: dict[str, str]) -> None:
     assert not MANIFEST.is_copy(0, size, metadata)
+
+
+def test_a_data_manifest_that_is_not_text_is_no_result() -> None:
+    with pytest.raises(InvalidResult, match="UTF-8"):
+        parse_data_manifest(b"s3://lake/\xff\n")
+
+
+@pytest.mark.parametrize("character", ["\u2028", "\x85", "\x1c", "\x0b"])
+def test_only_a_line_feed_ends_a_line_of_the_data_manifest(character: str) -> None:
+    assert parse_data_manifest(f"s3://lake/a{character}b\n".encode()) == (f"s3://lake/a{character}b",)

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from athena_assets import errors
 from athena_assets.core import policy
-from athena_assets.core.effects import FailureKind
-from athena_assets.core.register import Failure
+from athena_assets.core.register import Failure, FailureKind
 
 fractions = st.floats(0, 1, exclude_max=True)
 seconds = st.floats(0, 1e7)
@@ -83,6 +82,9 @@ CLASSES = {
     FailureKind.CANCELLED: errors.QueryCancelled,
     FailureKind.OTHER: errors.QueryFailed,
     FailureKind.RESULT_INVALID: errors.ResultInvalid,
+    FailureKind.EMPTY_RESULT: errors.EmptyResult,
+    FailureKind.DIRTY_LOCATION: errors.DirtyLocation,
+    FailureKind.MIXED_LOCATION: errors.MixedLocation,
 }
 
 

@@ -18,8 +18,14 @@ from athena_assets.core.register import (
     SCHEMA,
     Attempt,
     Failure,
+    FailureKind,
+    GlueTable,
+    Kept,
+    Mode,
+    ObjectVersion,
     Owner,
     Publication,
+    PublishSettings,
     Register,
     StartParameters,
     State,
@@ -31,10 +37,12 @@ from athena_assets.core.register import (
 )
 from athena_assets_tests.core.examples import (
     ATTEMPT,
+    CLEANING,
     EARLIER,
     FAILURE,
     FREE,
     FREE_PUBLISHED,
+    KEPT,
     MANIFEST,
     OWNER,
     PUBLICATION,
@@ -76,6 +84,15 @@ floats = st.floats(allow_nan=False, allow_infinity=False)
 maybe_text = st.none() | st.text()
 upstreams = st.builds(UpstreamVersion, st.text(), maybe_text, st.booleans())
 starts = st.builds(StartParameters, st.text(), st.text(), st.text(), st.text(), maybe_text, maybe_text)
+settings = st.builds(
+    PublishSettings,
+    mode=st.sampled_from(Mode),
+    keep_previous=numbers,
+    adopt_existing=st.booleans(),
+    clean_after_failure=st.booleans(),
+    empty_fails=st.booleans(),
+    glue=st.none() | st.builds(GlueTable, st.text(), st.text(), st.text(), maybe_text, maybe_text),
+)
 attempts = st.builds(
     Attempt,
     number=numbers,
@@ -87,6 +104,7 @@ attempts = st.builds(
     starts=st.lists(starts, min_size=1, max_size=3).map(tuple),
     upstreams=st.lists(upstreams, max_size=3).map(tuple),
     reusable=st.booleans(),
+    settings=settings,
     query_id=st.text(),
     accepted=st.just(0),
 )
@@ -109,27 +127,32 @@ publications = st.builds(
     statistics=statistics,
     workgroup=maybe_text,
     lost=st.booleans(),
+    restored=st.none() | numbers,
 )
-failures = st.builds(Failure, st.text(), st.text(), numbers, maybe_text, st.text(), st.text())
+failures = st.builds(Failure, st.text(), st.text(), numbers, maybe_text, st.sampled_from(FailureKind), st.text())
 owners = st.builds(Owner, st.text(), st.text(), numbers, st.text(), maybe_text)
 
 
 @st.composite
 def registers(draw: st.DrawFn) -> Register:
     state = draw(st.sampled_from(State))
-    publication = draw(publications) if state is State.PUBLISHING else draw(st.none() | publications)
+    publication = draw(st.none() | publications)
+    if state is State.PUBLISHING:
+        publication = replace(draw(publications), lost=False)
     busy = state in (State.SUBMITTING, State.RUNNING, State.PUBLISHING)
     return Register(
         write_id=draw(st.text()),
         fence=draw(st.integers(2**40, 2**50)),
         state=state,
-        lease=draw(floats),
+        lease=draw(st.floats(0.001, 1e6)),
         owner=draw(owners) if busy else None,
         attempt=draw(attempts) if busy else None,
         earlier_attempts=tuple(draw(st.lists(attempts, max_size=2))) if busy else (),
         publication=publication,
         history=tuple(draw(st.lists(publications, max_size=2))),
-        failure=draw(st.none() | failures),
+        kept=tuple(draw(st.lists(st.builds(Kept, publications, st.text()), max_size=2))),
+        cleanup=tuple(draw(st.lists(st.builds(ObjectVersion, st.text(), st.text()), max_size=2))),
+        failure=draw(failures) if state is State.BLOCKED else draw(st.none() | failures),
     )
 
 
@@ -152,8 +175,9 @@ manifests = st.builds(
     attempt=numbers,
     staging=st.text(),
     files=st.lists(st.builds(ManifestFile, st.text(), st.text(), numbers, st.text()), max_size=3).map(tuple),
-    removes=st.lists(st.builds(RemovedFile, st.text(), st.text()), max_size=3).map(tuple),
+    removes=st.lists(st.builds(RemovedFile, st.text(), st.text(), numbers, maybe_text), max_size=3).map(tuple),
     replaces=maybe_text,
+    settings=settings,
 )
 
 
@@ -226,7 +250,7 @@ def at(content: Any, path: tuple[str | int, ...]) -> Any:
     return content
 
 
-FULL = replace(RUNNING, history=(EARLIER,), failure=FAILURE)
+FULL = replace(CLEANING, history=(EARLIER,), kept=(KEPT,), failure=FAILURE)
 
 
 @pytest.mark.parametrize("path", every_object(stored(FULL)), ids=str)
@@ -258,6 +282,10 @@ NULLABLE = {
     "publication",
     "failure",
     "accepted",
+    "glue",
+    "column",
+    "value",
+    "restored",
 }
 WRONG: list[Any] = [None, True, 0, 1.5, "x", [], {}, [None], "free"]
 
@@ -267,10 +295,14 @@ def is_right(name: str, old: Any, new: Any) -> bool:
     if new is None:
         return name in NULLABLE
     if name in ("lease", "at"):
-        return type(new) in (int, float)
+        return type(new) in (int, float) and (name == "at" or new > 0)
+    if name in ("mode", "kind"):
+        return False
     if name == "state":
         return bool(new == "free")
-    if name in ("owner", "attempt", "publication", "failure", "statistics") and isinstance(old, dict | None):
+    if name in ("owner", "attempt", "publication", "failure", "statistics", "settings", "glue") and isinstance(
+        old, dict | None
+    ):
         return False
     if old is None:
         return name in NULLABLE  # the example does not tell; the full one does
@@ -368,8 +400,46 @@ TRANSITIONS: dict[str, tuple[Register, Transition, set[str]]] = {
     ),
     "committed": (
         replace(RUNNING, failure=FAILURE),
-        lambda before: transitions.committed(before, NEXT, publication=LATER),
+        lambda before: transitions.committed(before, NEXT, publication=LATER, backup=None),
         {"state", "publication", "history", "failure"},
+    ),
+    "committed with a backup": (
+        RUNNING,
+        lambda before: transitions.committed(before, NEXT, publication=LATER, backup="backup/"),
+        {"state", "publication", "history", "kept"},
+    ),
+    "committed in place": (
+        RUNNING,
+        lambda before: transitions.committed_in_place(before, NEXT, publication=LATER),
+        {"state", "owner", "attempt", "earlier_attempts", "publication", "history"},
+    ),
+    "restored": (
+        FREE_PUBLISHED,
+        lambda before: transitions.restored(
+            before,
+            NEXT,
+            owner=TAKER,
+            lease=30.0,
+            publication=replace(KEPT.publication, fence=FREE.fence + 1, restored=KEPT.publication.fence),
+            backup="backup/",
+        ),
+        {"fence", "state", "owner", "lease", "publication", "history", "kept"},
+    ),
+    "cleaning": (
+        RUNNING,
+        lambda before: transitions.cleaning(before, NEXT, cleanup=(ObjectVersion("k", '"e"'),)),
+        {"cleanup"},
+    ),
+    "blocked": (
+        CLEANING,
+        lambda before: transitions.blocked(before, NEXT, failure=FAILURE),
+        {"state", "owner", "attempt", "earlier_attempts", "cleanup", "failure"},
+    ),
+    "repaired": (REGISTERS["blocked"], lambda before: transitions.repaired(before, NEXT), {"state", "failure"}),
+    "released with fewer kept": (
+        replace(FREE_PUBLISHED, state=State.PUBLISHING, owner=OWNER),
+        lambda before: transitions.released(before, NEXT, kept=()),
+        {"state", "owner", "kept"},
     ),
     "released": (
         replace(PUBLISHING, earlier_attempts=(RUNNING_ATTEMPT,)),
@@ -408,7 +478,7 @@ def test_what_a_transition_gives_can_be_stored_and_read(name: str) -> None:
 @pytest.mark.parametrize("name", TRANSITIONS)
 def test_the_fence_rises_with_a_change_of_owner_and_only_then(name: str) -> None:
     before, transition, _ = TRANSITIONS[name]
-    new_owner = name == "acquired" or name.startswith("taken over")
+    new_owner = name in ("acquired", "restored") or name.startswith("taken over")
     assert transition(before).fence == before.fence + (1 if new_owner else 0)
 
 
@@ -416,7 +486,7 @@ def test_every_transition_of_the_module_is_tried_here() -> None:
     named = {
         name
         for name, value in vars(transitions).items()
-        if callable(value) and getattr(value, "__annotations__", {}).get("return") == "Register"
+        if callable(value) and getattr(value, "__annotations__", {}).get("return") == "Register" and name[0] != "_"
     }
     tried = {name.split(" while")[0].split(" with")[0].replace(" ", "_") for name in TRANSITIONS}
     assert named - {"decode_register"} == tried
@@ -465,15 +535,29 @@ def test_a_new_attempt_leaves_the_old_one_on_record() -> None:
 
 def test_a_commit_moves_the_previous_publication_to_the_head_of_the_history() -> None:
     before = replace(RUNNING, history=(replace(EARLIER, fence=3),))
-    after = transitions.committed(before, NEXT, publication=LATER)
+    after = transitions.committed(before, NEXT, publication=LATER, backup=None)
     assert after.state is State.PUBLISHING
     assert after.publication == LATER
     assert after.history == (EARLIER, replace(EARLIER, fence=3))
     assert after.attempt == before.attempt
 
 
+def test_a_commit_with_a_backup_keeps_what_it_replaces() -> None:
+    before = replace(RUNNING, kept=(KEPT,))
+    after = transitions.committed(before, NEXT, publication=LATER, backup="backup/5/")
+    assert after.kept == (Kept(EARLIER, "backup/5/"), KEPT)
+    assert transitions.committed(before, NEXT, publication=LATER, backup=None).kept == (KEPT,)
+
+
+def test_a_restored_publication_is_no_longer_kept_and_the_present_one_is() -> None:
+    publication = replace(KEPT.publication, fence=8, restored=3)
+    after = transitions.restored(FREE_PUBLISHED, NEXT, owner=TAKER, lease=30.0, publication=publication, backup="b/")
+    assert after.publication == publication
+    assert after.kept == (Kept(PUBLICATION, "b/"),)
+
+
 def test_the_first_commit_has_no_history() -> None:
-    after = transitions.committed(replace(RUNNING, publication=None), NEXT, publication=LATER)
+    after = transitions.committed(replace(RUNNING, publication=None), NEXT, publication=LATER, backup=None)
     assert after.history == ()
 
 
@@ -482,7 +566,9 @@ def test_the_history_remembers_32_publications() -> None:
     state = replace(RUNNING, publication=None, fence=1)
     for fence in range(1, 41):
         state = replace(state, state=State.RUNNING, fence=fence)
-        state = transitions.committed(state, f"{fence:016x}", publication=replace(PUBLICATION, fence=fence))
+        state = transitions.committed(
+            state, f"{fence:016x}", publication=replace(PUBLICATION, fence=fence), backup=None
+        )
     assert state.publication is not None
     assert state.publication.fence == 40
     assert [each.fence for each in state.history] == list(range(39, 7, -1))
@@ -519,10 +605,10 @@ WRONG_TRANSITIONS: list[Callable[[], Register]] = [
     lambda: transitions.attempted_again(PUBLISHING, NEXT, attempt=SECOND_ATTEMPT),
     lambda: transitions.attempted_again(SUBMITTING, NEXT, attempt=replace(SECOND_ATTEMPT, number=1)),
     lambda: transitions.attempted_again(SUBMITTING, NEXT, attempt=replace(SECOND_ATTEMPT, token=ATTEMPT.token)),
-    lambda: transitions.committed(SUBMITTING, NEXT, publication=LATER),
-    lambda: transitions.committed(PUBLISHING, NEXT, publication=LATER),
-    lambda: transitions.committed(RUNNING, NEXT, publication=replace(LATER, fence=RUNNING.fence - 1)),
-    lambda: transitions.committed(replace(RUNNING, publication=LATER), NEXT, publication=LATER),
+    lambda: transitions.committed(SUBMITTING, NEXT, publication=LATER, backup=None),
+    lambda: transitions.committed(PUBLISHING, NEXT, publication=LATER, backup=None),
+    lambda: transitions.committed(RUNNING, NEXT, publication=replace(LATER, fence=RUNNING.fence - 1), backup=None),
+    lambda: transitions.committed(replace(RUNNING, publication=LATER), NEXT, publication=LATER, backup=None),
     lambda: transitions.marked_lost(FREE, NEXT),
 ]
 
@@ -535,3 +621,32 @@ def test_a_transition_from_the_wrong_state_is_a_bug_that_stops(transition: Calla
 
 def test_an_encoded_register_has_the_fields_in_the_order_of_the_definition() -> None:
     assert list(json.loads(encode(FULL))) == list(asdict(FULL)) == [each.name for each in fields(Register)]
+
+
+CONTRADICTIONS = {
+    "accepted out of range": replace(RUNNING, attempt=replace(RUNNING_ATTEMPT, accepted=5)),
+    "accepted negative": replace(RUNNING, attempt=replace(RUNNING_ATTEMPT, accepted=-2)),
+    "running without a query id": replace(RUNNING, attempt=replace(RUNNING_ATTEMPT, query_id=None)),
+    "submitting without parameters": replace(SUBMITTING, attempt=replace(ATTEMPT, starts=())),
+    "free with an attempt": replace(FREE, attempt=ATTEMPT),
+    "a publication above the fence": replace(FREE, publication=replace(PUBLICATION, fence=99)),
+    "publishing what is lost": replace(PUBLISHING, publication=replace(PUBLICATION, lost=True)),
+    "blocked without a failure": replace(REGISTERS["blocked"], failure=None),
+    "a lease of nothing": replace(RUNNING, lease=0.0),
+    "a negative lease": replace(RUNNING, lease=-1.0),
+    "an endless lease": replace(RUNNING, lease=float("inf")),
+    "a lease that is no number": replace(RUNNING, lease=float("nan")),
+}
+
+
+@pytest.mark.parametrize("name", CONTRADICTIONS)
+def test_what_no_transition_writes_is_refused(name: str) -> None:
+    with pytest.raises(UnreadableRegister):
+        decode_register(encode(CONTRADICTIONS[name]))
+
+
+def test_numbers_and_nesting_beyond_python_are_refused() -> None:
+    huge = encode(RUNNING).replace(b'"lease": 60.0', b'"lease": 1' + b"0" * 400)
+    for hostile in (huge, b"[" * 100_000):
+        with pytest.raises(UnreadableRegister):
+            decode_register(hostile)

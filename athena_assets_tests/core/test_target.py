@@ -58,7 +58,7 @@ def checked(error: InvalidTarget) -> InvalidTarget:
         ({"parameters": {"partition": "x"}}, "parameters", "'partition' is set by the partition key"),
         ({"parameters": {"day": 20240131}}, "parameters", "'day' is not a string"),
         ({"parameters": {"day": None}}, "parameters", "'day' is not a string"),
-        ({"parameters": {"day": "a\0b"}}, "parameters", "'day' holds a NUL character"),
+        ({"parameters": {"day": "a\0b"}}, "parameters", "'day': a value holds a NUL character"),
         ({"location": "s3://lake/"}, "location", "bucket's root"),
         ({"location": "s3://lake/p//x/"}, "location", "path segment ''"),
         ({"location": ""}, "location", "does not begin with s3://"),
@@ -75,7 +75,7 @@ def test_a_bad_field_is_named_with_its_target(changes: dict[str, Any], field: st
 
 
 def test_an_unknown_choice_is_answered_with_the_choices() -> None:
-    assert refused(on_conflict="wait").next_step == "Use one of join, fail."
+    assert refused(on_conflict="wait").next_step == "Use one of join, queue, skip, fail."
     assert refused(reuse="x").next_step == "Use one of auto, always, never."
 
 
@@ -206,7 +206,8 @@ def test_a_placeholder_may_stand_many_times() -> None:
 def test_a_value_that_looks_like_a_placeholder_is_not_rendered_again() -> None:
     found = target(query="SELECT ${a}, ${b}", parameters={"a": "${b}", "b": "${a}"})
     assert found.query_for(None) == "SELECT '${b}', '${a}'"
-    assert target(**BY_DAY).location_for("${partition}").prefix == "daily/${partition}/"
+    with pytest.raises(InvalidTarget, match=r"has the character \{"):
+        target(**BY_DAY).location_for("${partition}")
 
 
 @pytest.mark.parametrize(
@@ -406,3 +407,66 @@ def test_a_name_used_twice_is_refused() -> None:
 def test_any_number_of_targets_may_be_disjoint() -> None:
     check_disjoint([])
     check_disjoint(targets(*(f"s3://lake/{index}/" for index in range(20))))
+
+
+@pytest.mark.parametrize("query", ["SELECT '${' AS a, '}' AS b", "SELECT 1 /* ${ */ -- }"])
+def test_braces_in_quotes_and_comments_are_no_placeholder(query: str) -> None:
+    assert target(query=query).query_for(None) == query
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"location": "s3://lake/${partition/"},
+        {"location": "s3://lake/a${/"},
+        {"location": "s3://lake/{partition}/"},
+        {"query": "SELECT ${partition FROM t"},
+    ],
+)
+def test_a_placeholder_that_is_not_closed_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidTarget):
+        target(**changes)
+
+
+def test_a_partition_key_can_not_reach_the_control_prefix() -> None:
+    with pytest.raises(InvalidTarget, match="control prefix"):
+        target(location="s3://lake/${partition}/").location_for("_athena_assets")
+
+
+@pytest.mark.parametrize("query", ["SELECT 1 -- x\r; SELECT 2", "SELECT1", "SELECT '\ud800'"])
+def test_a_comment_ends_at_a_carriage_return_and_a_keyword_at_its_end(query: str) -> None:
+    with pytest.raises(InvalidTarget):
+        target(query=query)
+
+
+def test_half_a_surrogate_pair_in_a_parameter_is_refused() -> None:
+    with pytest.raises(InvalidTarget, match="no UTF-8"):
+        target(query="SELECT ${a}", parameters={"a": "\ud800"})
+
+
+def test_parameters_are_constants_when_locations_are_compared() -> None:
+    check_disjoint(
+        [target(name=region, location="s3://lake/${r}/x", parameters={"r": region}) for region in ("eu", "us")]
+    )
+    with pytest.raises(InvalidTarget, match="overlaps"):
+        check_disjoint([target(name=name, location="s3://lake/${r}/x", parameters={"r": "eu"}) for name in ("a", "b")])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"timeout": None},
+        {"timeout": "60"},
+        {"retries": None},
+        {"retries": 1.5},
+        {"query": None},
+        {"location": None},
+        {"parameters": None},
+        {"name": None},
+        {"database": 5},
+    ],
+)
+def test_a_value_of_another_type_is_refused_by_name(changes: dict[str, Any]) -> None:
+    (name,) = changes
+    with pytest.raises(InvalidTarget, match=name):
+        target(**changes)

@@ -39,6 +39,12 @@ def wait_until(condition: Callable[[], Any], what: str, timeout: float = 60) -> 
     return found
 
 
+def done(outcome: Published | Reused | Skipped | None) -> Published | Reused:
+    """The outcome, if it is a publication."""
+    assert isinstance(outcome, Published | Reused)
+    return outcome
+
+
 class Lake:
     """One bucket with the table `lake.numbers` (n: 0 to 999), and a result location that is nobody's target."""
 

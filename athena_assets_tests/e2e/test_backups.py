@@ -7,10 +7,14 @@ from collections import Counter
 import pytest
 
 from athena_assets import Published, Reused, errors
+from athena_assets.aws.driver import Driver, new_owner
+from athena_assets.aws.session import AwsClients
 from athena_assets.core import keys
 from athena_assets.core.location import parse_location
+from athena_assets.core.restore import restore
+from athena_assets.core.slot import Slot
 from athena_assets.local import DropReply, Fault, HoldReply, HoldRequest
-from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, processes, wait_until
+from athena_assets_tests.e2e.lake import LEASE, ROWS, Lake, ThreadCaller, processes, wait_until
 
 
 def kept(lake: Lake, location: str) -> Counter[int]:
@@ -76,16 +80,10 @@ def test_a_restore_that_dies_is_finished_by_the_next_caller(lake: Lake) -> None:
     lake.aws.faults.add(Fault(DropReply(), "s3", "CopyObject", "published/", times=None))
     publisher = lake.publisher()
     lake.aws.faults.add(Fault(DropReply(), "s3", "HeadObject", "published/", times=None))
-    slot = parse_location(location)
-    import athena_assets.core.slot as slots
-
-    patience = slots.Slot(slot, "restore", 0.5)
-    from athena_assets.aws.driver import Driver, new_owner
-    from athena_assets.aws.session import AwsClients
-    from athena_assets.core.restore import restore
-
+    slot = Slot(parse_location(location), "restore", patience=0.5)
+    steps = restore(slot, fence=1, owner=new_owner("r"), lease=LEASE)
     with pytest.raises((errors.ServiceUnavailable, errors.OutcomeUnknown)):
-        Driver(AwsClients(lake.settings), patience).run(restore(patience, fence=1, owner=new_owner("r"), lease=2))
+        Driver(AwsClients(lake.settings), slot).run(steps)
     lake.aws.faults.clear()
     target = lake.target("t1_2", query="SELECT n FROM numbers WHERE n < 500")
     outcome = publisher.unload(target)

@@ -12,7 +12,7 @@ from athena_assets import Published, Reused, errors
 from athena_assets.core import keys
 from athena_assets.core.location import parse_location
 from athena_assets.local import Fault, HoldReply, HoldRequest
-from athena_assets_tests.e2e.lake import ROWS, Lake, ProcessCaller, ThreadCaller, processes, wait_until
+from athena_assets_tests.e2e.lake import ROWS, Lake, ProcessCaller, ThreadCaller, done, processes, wait_until
 
 
 def state(lake: Lake, location: str) -> str | None:
@@ -129,13 +129,13 @@ def test_dead_or_frozen_owner_is_finished_by_the_next_caller(
     owner.publish(target)
     wait_until(lambda: lake.aws.faults.hits(rule) == 1, "the owner stands at the stage")
     owner.signal(number)
-    outcome = lake.publisher().unload(target)
+    outcome = done(lake.publisher().unload(target))
     lake.assert_published_once(target.location)
     snapshot = lake.listing(target.location, stamped=True)
     lake.aws.faults.release(rule)
     if number == signal.SIGSTOP:
         owner.signal(signal.SIGCONT)
-        assert owner.result().get("query_id") == outcome.publication.query_id  # type: ignore[union-attr]
+        assert owner.result().get("query_id") == outcome.publication.query_id
     assert lake.listing(target.location, stamped=True) == snapshot
     assert len(lake.queries(target.location)) == 1
 

@@ -15,7 +15,7 @@ import pytest
 
 from athena_assets import Published
 from athena_assets.local import Fault, HoldReply, HoldRequest
-from athena_assets_tests.e2e.lake import ROWS, Lake, ProcessCaller, ThreadCaller, processes, wait_until
+from athena_assets_tests.e2e.lake import ROWS, Lake, ProcessCaller, ThreadCaller, done, processes, wait_until
 
 # stage: (the request of the owner that is held, whether its query had been started when it died)
 STAGES = {
@@ -90,7 +90,7 @@ def test_killed_owner_is_finished_by_the_next_caller(lake: Lake, owner: ProcessC
     target = lake.target(name)
     before = lake.queries(target.location)
     owner.kill()
-    outcome = lake.publisher().unload(target)
+    outcome = done(lake.publisher().unload(target))
     lake.assert_published_once(target.location)
     snapshot = lake.listing(target.location, stamped=True)
     history = lake.queries(target.location)
@@ -102,7 +102,7 @@ def test_killed_owner_is_finished_by_the_next_caller(lake: Lake, owner: ProcessC
     time.sleep(0.3)  # whatever it does, it does it now
     assert lake.listing(target.location, stamped=True) == snapshot
     assert [each.query_id for each in lake.queries(target.location)] == [outcome.publication.query_id]
-    assert lake.publisher().unload(target).publication.query_id == outcome.publication.query_id
+    assert done(lake.publisher().unload(target)).publication.query_id == outcome.publication.query_id
     lake.assert_published_once(target.location)
 
 
@@ -111,7 +111,7 @@ def test_frozen_owner_changes_nothing_published_when_it_wakes(lake: Lake, owner:
     name, rule = stop_at(lake, owner, STAGES[stage][0])
     target = lake.target(name)
     owner.signal(signal.SIGSTOP)
-    outcome = lake.publisher().unload(target)
+    outcome = done(lake.publisher().unload(target))
     lake.assert_published_once(target.location)
     snapshot = lake.listing(target.location, stamped=True)
 
@@ -132,9 +132,9 @@ def test_frozen_owner_of_a_replaced_publication_brings_no_old_file_back(
     target = lake.target(name)
     owner.signal(signal.SIGSTOP)
     publisher = lake.publisher()
-    first = publisher.unload(target)
+    first = done(publisher.unload(target))
     lake.put_rows("numbers", "part-1.parquet", range(ROWS, ROWS + 10))
-    second = publisher.unload(target)
+    second = done(publisher.unload(target))
     assert second.publication.query_id != first.publication.query_id
     lake.assert_published_once(target.location, range(ROWS + 10))
     snapshot = lake.listing(target.location, stamped=True)

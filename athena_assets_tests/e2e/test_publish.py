@@ -15,7 +15,7 @@ from athena_assets import OutputFormat, Published, Reused, UpstreamTable, errors
 from athena_assets.core import keys
 from athena_assets.core.location import parse_location
 from athena_assets.local import DropReply, Fault
-from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, processes, wait_until
+from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, done, processes, wait_until
 
 
 def test_unchanged_upstream_is_reused_and_starts_no_query(lake: Lake) -> None:
@@ -83,8 +83,8 @@ def test_versions_given_by_the_caller_decide(lake: Lake) -> None:
 
 def test_a_request_that_returns_finds_its_own_publication(lake: Lake) -> None:
     target, publisher = lake.target(reuse="never"), lake.publisher()
-    first = publisher.unload(target, request_id="r1")
-    again = publisher.unload(target, request_id="r1")
+    first = done(publisher.unload(target, request_id="r1"))
+    again = done(publisher.unload(target, request_id="r1"))
     assert isinstance(again, Published)
     assert again.publication == first.publication
     publisher.unload(target, request_id="r2")
@@ -132,7 +132,7 @@ def test_json_is_published_with_its_suffix(lake: Lake) -> None:
 
 def test_an_empty_result_is_an_empty_publication(lake: Lake) -> None:
     target, publisher = lake.target(query="SELECT n FROM numbers WHERE n < 0"), lake.publisher()
-    assert publisher.unload(target).publication.files == 0
+    assert done(publisher.unload(target)).publication.files == 0
     assert isinstance(publisher.unload(target), Reused)
     lake.assert_published_once(target.location, range(0))
 
@@ -333,7 +333,7 @@ def test_columns_are_read_from_the_published_file(lake: Lake) -> None:
         "CAST(n AS integer) AS i, CAST(n AS decimal(10, 2)) AS price FROM numbers"
     )
     target, publisher = lake.target(query=query), lake.publisher()
-    columns = publisher.columns(target, publisher.unload(target))
+    columns = publisher.columns(target, done(publisher.unload(target)))
     assert columns is not None
     assert [(each.name, each.type) for each in columns] == [
         ("n", "bigint"),
@@ -350,4 +350,4 @@ def test_columns_of_json_and_of_an_empty_result_are_not_made_up(lake: Lake) -> N
     publisher = lake.publisher()
     for changes in ({"output": OutputFormat("json")}, {"query": "SELECT n FROM numbers WHERE n < 0"}):
         target = lake.target(**changes)
-        assert publisher.columns(target, publisher.unload(target)) is None
+        assert publisher.columns(target, done(publisher.unload(target))) is None

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from athena_assets import Published, Reused
-from athena_assets_tests.e2e.lake import ROWS, Lake, ProcessCaller, ThreadCaller, processes, wait_until
+from athena_assets_tests.e2e.lake import ROWS, Lake, ProcessCaller, ThreadCaller, done, processes, wait_until
 
 THREADS = 64
 PROCESSES = 8
@@ -119,7 +119,7 @@ def test_forced_requests_run_one_after_the_other(lake: Lake) -> None:
     assert all(isinstance(each, Published) for each in outcomes)
     history = lake.queries(target.location)
     assert len(history) == 4
-    assert len({each.publication.query_id for each in outcomes if each is not None}) == 4
+    assert len({done(each).publication.query_id for each in outcomes}) == 4
     lake.assert_published_once(target.location)
 
 

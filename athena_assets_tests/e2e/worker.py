@@ -10,7 +10,7 @@ import json
 import sys
 from typing import Any
 
-from athena_assets import AthenaAssetsError, AwsSettings, Publisher, Target
+from athena_assets import AthenaAssetsError, AwsSettings, Publisher, Skipped, Target
 
 
 def say(**message: Any) -> None:
@@ -38,6 +38,7 @@ def main() -> None:
         except AthenaAssetsError as error:
             say(error=type(error).__name__, message=str(error))
         else:
+            assert not isinstance(outcome, Skipped)
             say(
                 outcome=type(outcome).__name__,
                 query_id=outcome.publication.query_id,
