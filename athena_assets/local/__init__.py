@@ -6,7 +6,9 @@ runs, on DuckDB. It checks no signature and therefore listens on 127.0.0.1 only.
 | Real AWS                                         | Here                                                        |
 |--------------------------------------------------|-------------------------------------------------------------|
 | all of Trino's SQL                               | what is known to mean the same; the rest: NOT_SUPPORTED     |
-| tables in any format, views, Iceberg, projection | Parquet tables, with partitions of the catalog              |
+| tables in any format, views, Iceberg             | Parquet, ORC, Avro, delimited text, CSV of strings, JSON    |
+| values that do not fit: NULL or an error         | always an error                                             |
+| partition projection of any size                 | enum, integer, date; at most 10,000 partitions              |
 | Parquet with LZO                                 | NOT_SUPPORTED                                               |
 | `partitioned_by` columns of any plain type       | not timestamps and floating-point numbers                   |
 | TEXTFILE of nested values, of texts that clash   | NOT_SUPPORTED                                               |
