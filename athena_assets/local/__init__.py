@@ -6,14 +6,19 @@ runs, on DuckDB. It checks no signature and therefore listens on 127.0.0.1 only.
 | Real AWS                                         | Here                                                        |
 |--------------------------------------------------|-------------------------------------------------------------|
 | all of Trino's SQL                               | what is known to mean the same; the rest: NOT_SUPPORTED     |
-| tables in any format, views, Iceberg, projection | Parquet tables, with partitions of the catalog              |
-| UNLOAD to five formats, partitioned              | PARQUET (GZIP SNAPPY ZSTD LZ4 NONE) and JSON, unpartitioned |
+| tables in any format, views, Iceberg             | Parquet, ORC, Avro, delimited text, CSV of strings, JSON    |
+| values that do not fit: NULL or an error         | always an error                                             |
+| partition projection of any size                 | enum, integer, date; at most 10,000 partitions              |
+| Parquet with LZO                                 | NOT_SUPPORTED                                               |
+| `partitioned_by` columns of any plain type       | not timestamps and floating-point numbers                   |
+| TEXTFILE of nested values, of texts that clash   | NOT_SUPPORTED                                               |
+| Avro files are compressed                        | they are not                                                |
 | Parquet timestamps are INT96                     | INT64, milliseconds                                         |
 | an UNLOAD without rows: documents differ         | no file, no data manifest, no DataManifestLocation          |
 | `.metadata` is binary                            | lines of name and type                                      |
 | DataScannedInBytes: what was read                | the size of every file of the tables used                   |
 | tokens expire, history ends after 45 days        | never (`faults.forget_tokens`)                              |
-| throttling, 409, 503, lost replies happen        | only as injected faults                                     |
+| throttling, 409, 503, lost replies, requeues     | only as injected faults                                     |
 | IAM, bucket policies, KMS, quotas                | not enforced                                                |
 | DeleteObject If-Match on an absent key: not told | 412                                                         |
 | state is durable                                 | in memory, gone with the process                            |

@@ -17,13 +17,14 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from athena_assets.local import glue_tables, moto_seams, result_files
+from athena_assets.local import glue_tables, hive_partitions, moto_seams, result_files
 from athena_assets.local.athena_errors import SYSTEM, QueryFailed, QueryStopped, not_supported
 from athena_assets.local.athena_history import CANCELLED, FAILED, FINAL, QUEUED, RUNNING, SUCCEEDED, Execution
 from athena_assets.local.object_cache import ObjectCache
 from athena_assets.local.query_faults import QueryFaults
 from athena_assets.local.sql_translation import Translation, translate
 from athena_assets.local.statements import Select, Statement, Unload, Unsupported
+from athena_assets.local.unload_format import FileFormat, read_format
 
 CONCURRENT_COMPUTATIONS = 2
 INTERRUPT_SECONDS = 0.05
@@ -56,11 +57,7 @@ class Runner:
 
     def _run(self, execution: Execution, statement: Statement) -> None:
         try:
-            self._stand(execution, "queued")
-            with execution.lock:
-                if execution.stopped.is_set():
-                    raise QueryStopped
-                execution.state, execution.started_at = RUNNING, time.time()
+            self._begin(execution)
             if isinstance(statement, Unsupported):
                 raise not_supported(f"{statement.word} statements")
             if execution.submission.parameters:
@@ -112,11 +109,12 @@ class Runner:
         self._faults.stand(execution.query_id, execution.submission.sql, at, execution.stopped)
 
     def _unload(self, execution: Execution, statement: Unload) -> None:
-        form = result_files.read_format(statement)
+        form = read_format(statement)
         bucket, prefix = _destination(statement.location)
         translation = self._translate(execution, statement.select)
         result_files.check_names(translation.names)
-        if moto_seams.list_objects(bucket, prefix):
+        hive_partitions.check_columns(translation.names, form.partitioned_by)
+        if not form.partitioned_by and moto_seams.list_objects(bucket, prefix):
             raise QueryFailed(
                 f"HIVE_PATH_ALREADY_EXISTS: Target directory already exists: {statement.location}",
                 error_type=PATH_ALREADY_EXISTS,
@@ -126,23 +124,50 @@ class Runner:
             raise QueryStopped
         failure = self._faults.take_failure(execution.submission.sql)
         table = self._compute(execution, translation)
-        stamp = time.strftime("%Y%m%d_%H%M%S", time.gmtime(execution.submitted_at))
-        stem = f"{stamp}_{execution.number:05d}_{execution.query_id[:5]}"
-        written: list[str] = []
-        files = result_files.render_files(table, form, self._faults.rows_per_file)
-        while failure is None or len(written) < failure.after_files:
-            with self._slot(execution):
-                body = next(files, None)
-            if body is None:
-                break
-            key = f"{prefix}{stem}_{uuid.uuid4()}{form.suffix}"
-            self._put(execution, bucket, key, body)
-            written.append(f"s3://{bucket}/{key}")
-            execution.output_bytes += len(body)
+        if (requeue := self._faults.take_requeue(execution.submission.sql)) is not None:
+            self._write(execution, table, form, f"{bucket}/{prefix}", requeue.after_files)
+            self._back_to_the_queue(execution)
+        limit = None if failure is None else failure.after_files
+        written = self._write(execution, table, form, f"{bucket}/{prefix}", limit)
         if failure is not None:
             raise failure.as_exception()
         self._stand(execution, "written")
         self._report(execution, table, written)
+
+    def _write(
+        self, execution: Execution, table: pa.Table, form: FileFormat, destination: str, limit: int | None
+    ) -> list[str]:
+        """Puts one file after the other, under new names; returns their URIs. At most `limit` of them."""
+        bucket, _, prefix = destination.partition("/")
+        stamp = time.strftime("%Y%m%d_%H%M%S", time.gmtime(execution.submitted_at))
+        stem = f"{stamp}_{execution.number:05d}_{execution.query_id[:5]}"
+        written: list[str] = []
+        execution.output_bytes = 0
+        files = result_files.render_files(table, form, self._faults.rows_per_file)
+        while limit is None or len(written) < limit:
+            with self._slot(execution):
+                found = next(files, None)
+            if found is None:
+                break
+            folder, body = found
+            key = f"{prefix}{folder}{stem}_{uuid.uuid4()}{form.suffix}"
+            self._put(execution, bucket, key, body)
+            written.append(f"s3://{bucket}/{key}")
+            execution.output_bytes += len(body)
+        return written
+
+    def _back_to_the_queue(self, execution: Execution) -> None:
+        """What Athena does after a transient error; the second run starts like the first."""
+        with execution.lock:
+            execution.state, execution.started_at = QUEUED, None
+        self._begin(execution)
+
+    def _begin(self, execution: Execution) -> None:
+        self._stand(execution, "queued")
+        with execution.lock:
+            if execution.stopped.is_set():
+                raise QueryStopped
+            execution.state, execution.started_at = RUNNING, time.time()
 
     def _report(self, execution: Execution, table: pa.Table, written: list[str]) -> None:
         """The data manifest and the metadata object, beside the query's result. No files: no manifest."""

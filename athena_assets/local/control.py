@@ -12,7 +12,7 @@ from athena_assets.local.athena_runner import Runner
 from athena_assets.local.fault_rules import FaultRules
 from athena_assets.local.faults import Fault
 from athena_assets.local.http_server import Reply
-from athena_assets.local.query_faults import Failure, QueryFaults
+from athena_assets.local.query_faults import Failure, QueryFaults, Requeue
 from athena_assets.local.request_log import RequestLog
 from athena_assets.local.workgroups import WorkGroups
 
@@ -50,6 +50,7 @@ class Control:
             "faults.hold_queries": query_faults.hold,
             "faults.held": query_faults.held,
             "faults.fail_queries": lambda **rule: query_faults.add_failure(Failure(**rule)),
+            "faults.requeue": lambda **rule: query_faults.add_requeue(Requeue(**rule)),
             "faults.query_delay": self._query_delay,
             "faults.rows_per_file": self._rows_per_file,
             "faults.forget_tokens": history.forget_tokens,

@@ -70,6 +70,14 @@ class Faults:
             times=times,
         )
 
+    def requeue(self, sql_contains: str | None = None, after_files: int = 0) -> None:
+        """The next matching UNLOAD writes so many files (or all, if fewer), goes back to QUEUED and starts again.
+
+        It then writes all its files under new names, without looking again whether the destination is empty. The first
+        run's files stay; the data manifest names the second run's only. A hold at "queued" keeps it there.
+        """
+        self._call("faults.requeue", sql_contains=sql_contains, after_files=after_files)
+
     def query_delay(self, seconds: float) -> None:
         """Real time between the emptiness check and the first file, for every UNLOAD from now on."""
         self._call("faults.query_delay", seconds=seconds)

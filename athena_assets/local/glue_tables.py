@@ -2,12 +2,15 @@
 
 Faithful: column names and types are Glue's; columns are found in Parquet files by name, missing ones are NULL, a
 type that does not fit is HIVE_BAD_DATA; hidden files (`_x`, `.x`) and empty files are skipped; partitions come from
-the catalog. Not faithful: every file of a table is read and counted as scanned, whatever columns or partitions the
-query needs.
+the catalog, or from the table's projection.
+
+Not faithful: every file of a table is read and counted as scanned, whatever columns or partitions the query needs.
 """
 
 from __future__ import annotations
 
+import itertools
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +21,13 @@ import pyarrow.parquet as pq
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from athena_assets.local import moto_seams
+from athena_assets.local import moto_seams, projection, table_formats
 from athena_assets.local.athena_errors import QueryFailed, not_supported
-from athena_assets.local.object_cache import ObjectCache
+from athena_assets.local.moto_seams import StoredObject
+from athena_assets.local.object_cache import CachedObject, ObjectCache
 from athena_assets.local.sql_rules import INTEGERS, TEXTS, TIMESTAMPS
 from athena_assets.local.sql_translation import CATALOG, TableName
+from athena_assets.local.table_formats import TableFormat
 
 TABLE_NOT_FOUND = 1006
 
@@ -43,6 +48,7 @@ class GlueTable:
     columns: Mapping[str, str]
     partition_columns: tuple[str, ...]
     parts: tuple[Part, ...]
+    form: TableFormat
 
     def schema(self) -> dict[str, str]:
         """Column types in Trino's spelling."""
@@ -60,24 +66,33 @@ def load_table(region: str, name: TableName) -> GlueTable:
     parameters = {key.lower(): str(value) for key, value in (document.get("Parameters") or {}).items()}
     if document.get("TableType") == "VIRTUAL_VIEW" or parameters.get("table_type", "").upper() == "ICEBERG":
         raise not_supported(f"views and Iceberg tables ('{full_name}')")
-    if any(key.startswith("projection.") for key in parameters):
-        raise not_supported(f"partition projection ('{full_name}')")
     storage = document.get("StorageDescriptor") or {}
-    serde = str((storage.get("SerdeInfo") or {}).get("SerializationLibrary", "")) + str(storage.get("InputFormat", ""))
-    if "parquet" not in serde.lower():
-        raise not_supported(f"tables that are not Parquet ('{full_name}' says {serde or 'no SerDe'!r})")
+    form = table_formats.read_format(full_name, storage, parameters)
     keys = document.get("PartitionKeys") or []
     columns = {str(column["Name"]).lower(): str(column["Type"]) for column in [*storage.get("Columns", []), *keys]}
-    return GlueTable(name, columns, tuple(str(key["Name"]).lower() for key in keys), _parts(document, storage, keys))
+    partition_columns = tuple(str(key["Name"]).lower() for key in keys)
+    parts = _parts(document, parameters, partition_columns)
+    return GlueTable(name, columns, partition_columns, parts, form)
 
 
-def _parts(document: Mapping[str, Any], storage: Mapping[str, Any], keys: list[Any]) -> tuple[Part, ...]:
-    if not keys:
-        return (Part(str(storage.get("Location", "")), ()),)
-    return tuple(
-        Part(str(entry["StorageDescriptor"]["Location"]), tuple(str(value) for value in entry["Values"]))
-        for entry in document["Partitions"]
-    )
+def _parts(
+    document: Mapping[str, Any], parameters: Mapping[str, str], partition_columns: tuple[str, ...]
+) -> tuple[Part, ...]:
+    storage = document.get("StorageDescriptor") or {}
+    location = str(storage.get("Location", ""))
+    if not partition_columns:
+        return (Part(location, ()),)
+    if projection.is_projected(parameters):
+        found = projection.partitions(parameters, partition_columns, location)
+        return tuple(Part(folder, values) for folder, values in found)
+    library = (storage.get("SerdeInfo") or {}).get("SerializationLibrary")
+    parts = []
+    for entry in document["Partitions"]:
+        own = (entry["StorageDescriptor"].get("SerdeInfo") or {}).get("SerializationLibrary")
+        if own not in (None, "", library):
+            raise not_supported(f"a partition of another format than its table's ({own})")
+        parts.append(Part(str(entry["StorageDescriptor"]["Location"]), tuple(str(each) for each in entry["Values"])))
+    return tuple(parts)
 
 
 def _type(table: TableName, column: str, kind: str) -> exp.DataType:
@@ -91,9 +106,16 @@ def scan(table: GlueTable, cache: ObjectCache) -> tuple[str, int]:
     """DuckDB SQL that reads the table as it is now, and the bytes of the objects that it reads."""
     selects: list[str] = []
     scanned = 0
+    own_columns = {name: kind for name, kind in table.columns.items() if name not in table.partition_columns}
+    converted = table.form.name != table_formats.PARQUET
+    types = (
+        {name: _arrow_type(_type(table.name, name, kind)) for name, kind in own_columns.items()} if converted else {}
+    )
+    listing = _Listing()
     for part in table.parts:
-        for copy in _files(part.location, cache):
-            selects.append(_select(table, part, copy.path, copy.key))
+        for copy in listing.files(part.location, cache):
+            path = table_formats.as_parquet(table.form, types, copy, cache.folder)
+            selects.append(_select(table, part, path, copy.key))
             scanned += copy.size
     if not selects:
         empty = ", ".join(f"CAST(NULL AS {_duckdb_type(table, name)}) AS {_quoted(name)}" for name in table.columns)
@@ -101,21 +123,62 @@ def scan(table: GlueTable, cache: ObjectCache) -> tuple[str, int]:
     return " UNION ALL ".join(selects), scanned
 
 
-def _files(location: str, cache: ObjectCache) -> list[Any]:
-    scheme, _, rest = location.partition("://")
-    bucket, _, prefix = rest.partition("/")
-    if scheme not in ("s3", "s3a", "s3n") or not bucket:
-        raise QueryFailed(f"HIVE_METASTORE_ERROR: Table storage descriptor's location is not on S3: {location!r}")
-    prefix = prefix.rstrip("/") + "/" if prefix.strip("/") else ""
-    copies = []
-    for found in moto_seams.list_objects(bucket, prefix):
-        segments = found.key.removeprefix(prefix).split("/")
-        if found.size == 0 or any(segment.startswith(("_", ".")) for segment in segments):
-            continue
-        copy = cache.fetch(bucket, found.key)
-        if copy is not None:
-            copies.append(copy)
-    return copies
+class _Listing:
+    """Buckets as they are during one scan, listed once each: a projection may have thousands of folders."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[str, list[StoredObject]] = {}
+
+    def files(self, location: str, cache: ObjectCache) -> list[CachedObject]:
+        """Copies of the files under a location that hold data."""
+        scheme, _, rest = location.partition("://")
+        bucket, _, prefix = rest.partition("/")
+        if scheme not in ("s3", "s3a", "s3n") or not bucket:
+            raise QueryFailed(f"HIVE_METASTORE_ERROR: Table storage descriptor's location is not on S3: {location!r}")
+        prefix = prefix.rstrip("/") + "/" if prefix.strip("/") else ""
+        if bucket not in self._buckets:
+            self._buckets[bucket] = moto_seams.list_objects(bucket, "")
+        found = self._buckets[bucket]
+        start = bisect_left(found, prefix, key=lambda entry: entry.key)
+        copies = []
+        for entry in itertools.takewhile(lambda entry: entry.key.startswith(prefix), found[start:]):
+            segments = entry.key.removeprefix(prefix).split("/")
+            if entry.size == 0 or any(segment.startswith(("_", ".")) for segment in segments):
+                continue
+            copy = cache.fetch(bucket, entry.key)
+            if copy is not None:
+                copies.append(copy)
+        return copies
+
+
+def _arrow_type(kind: exp.DataType) -> pa.DataType:
+    """The type of a column in files that are converted."""
+    plain: dict[exp.DType, pa.DataType] = {
+        exp.DType.TINYINT: pa.int8(),
+        exp.DType.SMALLINT: pa.int16(),
+        exp.DType.INT: pa.int32(),
+        exp.DType.BIGINT: pa.int64(),
+        exp.DType.FLOAT: pa.float32(),
+        exp.DType.DOUBLE: pa.float64(),
+        exp.DType.BOOLEAN: pa.bool_(),
+        exp.DType.DATE: pa.date32(),
+        exp.DType.BINARY: pa.binary(),
+        **dict.fromkeys(TEXTS, pa.string()),
+        **dict.fromkeys(TIMESTAMPS, pa.timestamp("ms")),
+    }
+    if kind.this in plain:
+        return plain[kind.this]
+    if kind.this == exp.DType.DECIMAL:
+        precision, scale, *_ = [
+            *(int(str(each.this)) for each in kind.expressions),
+            *((10, 0)[len(kind.expressions) :]),
+        ]
+        return pa.decimal128(precision, scale)
+    if kind.this == exp.DType.ARRAY and len(kind.expressions) == 1:
+        return pa.list_(_arrow_type(kind.expressions[0]))
+    if kind.this == exp.DType.STRUCT and all(isinstance(each, exp.ColumnDef) for each in kind.expressions):
+        return pa.struct([(each.name.lower(), _arrow_type(each.args["kind"])) for each in kind.expressions])
+    raise not_supported(f"columns of type {kind.sql(dialect='trino')} in this format")
 
 
 def _select(table: GlueTable, part: Part, path: Path, key: str) -> str:

@@ -40,6 +40,14 @@ class Failure:
         return QueryFailed(self.reason, self.error_category, self.error_type, self.retryable)
 
 
+@dataclass(slots=True)
+class Requeue:
+    """The next matching query goes back to QUEUED after `after_files` files."""
+
+    sql_contains: str | None
+    after_files: int
+
+
 class QueryFaults:
     """Shared by the control endpoints and the running queries."""
 
@@ -49,6 +57,7 @@ class QueryFaults:
         self._holds: dict[str, Hold] = {}
         self._failures: list[Failure] = []
         self._ids = itertools.count(1)
+        self._requeues: list[Requeue] = []
         self._manifests_to_lose = 0
         self.delay = DEFAULT_DELAY
         self.rows_per_file = self._usual_rows_per_file
@@ -83,6 +92,22 @@ class QueryFaults:
         with self._changed:
             self._failures.append(failure)
 
+    def add_requeue(self, requeue: Requeue) -> None:
+        """Takes effect for the next matching query that reaches its first file after this."""
+        if requeue.after_files < 0:
+            raise ValueError("after_files is a number of files")
+        with self._changed:
+            self._requeues.append(requeue)
+
+    def take_requeue(self, sql: str) -> Requeue | None:
+        """The return to the queue that this query is to suffer, if any; it is spent."""
+        with self._changed:
+            for requeue in self._requeues:
+                if requeue.sql_contains is None or requeue.sql_contains in sql:
+                    self._requeues.remove(requeue)
+                    return requeue
+            return None
+
     def lose_manifests(self, times: int) -> None:
         """The next `times` successful UNLOADs report a manifest that does not exist."""
         with self._changed:
@@ -95,6 +120,7 @@ class QueryFaults:
                 hold.released = True
             self._holds.clear()
             self._failures.clear()
+            self._requeues.clear()
             self._manifests_to_lose = 0
             self.delay = DEFAULT_DELAY
             self.rows_per_file = self._usual_rows_per_file

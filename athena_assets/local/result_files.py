@@ -1,69 +1,25 @@
-"""Renders query results as files: PARQUET and JSON for UNLOAD, CSV for SELECT.
+"""Renders query results as files: the five formats of UNLOAD, CSV for SELECT.
 
 Faithful: formats, compressions, names, one JSON document a line. Not faithful: Parquet timestamps are INT64
-milliseconds (Athena writes INT96), and row groups and statistics are pyarrow's.
+milliseconds (Athena writes INT96), and row groups, stripes and statistics are pyarrow's.
 """
 
 from __future__ import annotations
 
 import gzip
 import io
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyarrow import orc
 
+from athena_assets.local import avro_files, hive_partitions, hive_text
 from athena_assets.local.athena_errors import QueryFailed, not_supported
-from athena_assets.local.statements import Unload
-
-_PARQUET_COMPRESSIONS = {"GZIP": "gzip", "SNAPPY": "snappy", "ZSTD": "zstd", "NONE": "none", "LZ4": "lz4"}
-_PROPERTIES = frozenset({"format", "compression", "compression_level", "field_delimiter", "partitioned_by"})
-
-
-@dataclass(frozen=True, slots=True)
-class FileFormat:
-    """What an UNLOAD's properties ask for."""
-
-    name: str
-    compression: str
-    level: int | None
-
-    @property
-    def suffix(self) -> str:
-        """Athena's text formats end in `.gz`; its Parquet files have no ending."""
-        return ".gz" if self.name == "JSON" else ""
-
-
-def read_format(unload: Unload) -> FileFormat:
-    """`QueryFailed` for properties that Athena does not know, or that are not built here."""
-    properties = unload.properties
-    unknown = sorted(set(properties) - _PROPERTIES)
-    if unknown:
-        raise QueryFailed(
-            f"SYNTAX_ERROR: line 1:1: Catalog 'awsdatacatalog' table property '{unknown[0]}' does not exist"
-        )
-    name = str(properties.get("format", "")).upper()
-    if not name:
-        raise QueryFailed("SYNTAX_ERROR: UNLOAD needs the property format: PARQUET, ORC, AVRO, JSON or TEXTFILE")
-    for built_later in ("partitioned_by", "field_delimiter"):
-        if built_later in properties:
-            raise not_supported(f"UNLOAD with {built_later}")
-    compression, level = str(properties.get("compression", "GZIP")).upper(), properties.get("compression_level")
-    if level is not None and (compression != "ZSTD" or not isinstance(level, int) or not 1 <= level <= 22):
-        raise QueryFailed("INVALID_TABLE_PROPERTY: compression_level is a number from 1 to 22, with ZSTD only")
-    if name == "JSON":
-        if compression != "GZIP":
-            raise QueryFailed(f"INVALID_TABLE_PROPERTY: JSON is always compressed with GZIP, not {compression}")
-        return FileFormat(name, compression, None)
-    if name != "PARQUET":
-        raise not_supported(f"UNLOAD with format = '{name}'")
-    if compression not in _PARQUET_COMPRESSIONS:
-        raise not_supported(f"UNLOAD to PARQUET with compression = '{compression}'")
-    return FileFormat(name, compression, 3 if compression == "ZSTD" and level is None else level)
+from athena_assets.local.unload_format import FileFormat
 
 
 def check_names(names: Sequence[str]) -> None:
@@ -95,21 +51,40 @@ def _storable_type(name: str, kind: pa.DataType) -> pa.DataType:
     raise not_supported(f"a result column of type {kind} ('{name}'); cast it in the SELECT")
 
 
-def render_files(table: pa.Table, form: FileFormat, rows_per_file: int) -> Iterator[bytes]:
-    """The contents of each file, rendered one at a time; none for an empty table."""
-    for offset in range(0, table.num_rows, rows_per_file):
-        part = table.slice(offset, rows_per_file)
-        yield _json_lines(part) if form.name == "JSON" else _parquet(part, form)
+def render_files(table: pa.Table, form: FileFormat, rows_per_file: int) -> Iterator[tuple[str, bytes]]:
+    """Folder and content of each file, rendered one at a time; none for an empty table."""
+    render = _RENDERERS[form.name]
+    for folder, rows in hive_partitions.split(table, form.partitioned_by):
+        for offset in range(0, rows.num_rows, rows_per_file):
+            yield folder, render(rows.slice(offset, rows_per_file), form)
 
 
 def _parquet(table: pa.Table, form: FileFormat) -> bytes:
     sink = io.BytesIO()
-    codec = _PARQUET_COMPRESSIONS[form.compression]
-    pq.write_table(table, sink, compression=codec, compression_level=form.level)
+    pq.write_table(table, sink, compression=form.compression.lower(), compression_level=form.level)
     return sink.getvalue()
 
 
-def _json_lines(table: pa.Table) -> bytes:
+def _orc(table: pa.Table, form: FileFormat) -> bytes:
+    sink = io.BytesIO()
+    codec = "uncompressed" if form.compression == "NONE" else form.compression.lower()
+    orc.write_table(table, sink, compression=codec)
+    return sink.getvalue()
+
+
+def _avro(table: pa.Table, form: FileFormat) -> bytes:
+    return avro_files.render(table)
+
+
+def _text(table: pa.Table, form: FileFormat) -> bytes:
+    return gzip.compress(hive_text.render_lines(table, form.delimiter).encode(), compresslevel=4, mtime=0)
+
+
+def _json(table: pa.Table, form: FileFormat) -> bytes:
+    return gzip.compress(_json_lines(table).encode(), compresslevel=4, mtime=0)
+
+
+def _json_lines(table: pa.Table) -> str:
     """Nulls are written as `null`; timestamps as `2013-01-01 05:00:00.000`."""
     columns = []
     for field in table.schema:
@@ -126,8 +101,16 @@ def _json_lines(table: pa.Table) -> bytes:
         connection.register("rows_to_write", table)
         inner = f"SELECT {', '.join(columns)} FROM rows_to_write"
         lines = connection.sql(f"SELECT to_json(r)::VARCHAR FROM ({inner}) AS r").to_arrow_table().column(0)
-    text = "".join(f"{line}\n" for line in lines.to_pylist())
-    return gzip.compress(text.encode(), compresslevel=4, mtime=0)
+    return "".join(f"{line}\n" for line in lines.to_pylist())
+
+
+_RENDERERS: dict[str, Callable[[pa.Table, FileFormat], bytes]] = {
+    "PARQUET": _parquet,
+    "ORC": _orc,
+    "AVRO": _avro,
+    "JSON": _json,
+    "TEXTFILE": _text,
+}
 
 
 def csv_text(value: Any) -> str | None:

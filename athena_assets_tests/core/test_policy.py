@@ -47,6 +47,15 @@ def test_at_first_sight_a_lease_is_expired_after_twice_its_duration_and_a_minute
     assert policy.expired_at_first_sight(lease, age) is expired
 
 
+def test_delays_grow_as_documented() -> None:
+    assert [policy.poll_delay(elapsed) for elapsed in (0, 1, 20, 50, 3600)] == [0.1, 0.1, 2.0, 5.0, 5.0]
+    assert [policy.wait_delay(waited, 0.5) for waited in (0, 1.6, 8, 40, 3600)] == [0.2, 0.2, 1.0, 5.0, 5.0]
+    assert [policy.wait_delay(8, fraction) for fraction in (0, 0.25)] == [0.5, 0.75]
+    assert [policy.backoff(tries, 0) for tries in (0, 1, 2, 7, 8, 50)] == [0.05, 0.1, 0.2, 6.4, 10.0, 10.0]
+    assert [policy.backoff(8, fraction) for fraction in (0.25, 0.5)] == [12.5, 15.0]
+    assert policy.PATIENCE_SECONDS == 300
+
+
 @given(seconds)
 def test_a_poll_comes_within_five_seconds_and_a_tenth_of_the_run_time(elapsed: float) -> None:
     delay = policy.poll_delay(elapsed)

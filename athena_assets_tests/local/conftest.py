@@ -18,6 +18,7 @@ from athena_assets.local import EmbeddedAws
 ONE_ATTEMPT = Config(retries={"total_max_attempts": 1})
 Found = TypeVar("Found")
 FINAL = ("SUCCEEDED", "FAILED", "CANCELLED")
+PARQUET_SERDE = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
 HIVE_TYPES = {
     pa.int64(): "bigint",
     pa.int32(): "int",
@@ -78,9 +79,9 @@ class Lake:
         self.create_table(name, columns, **storage)
 
     def create_table(self, name: str, columns: list[dict[str, str]], **table_input: Any) -> None:
-        """CreateTable for a Parquet table at `s3://data/<name>/`."""
-        serde = "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"
-        storage = {"Columns": columns, "Location": f"s3://data/{name}/", "SerdeInfo": {"SerializationLibrary": serde}}
+        """CreateTable at `s3://data/<name>/`, for Parquet unless `serde` says otherwise."""
+        serde = table_input.pop("serde", {"SerializationLibrary": PARQUET_SERDE})
+        storage = {"Columns": columns, "Location": f"s3://data/{name}/", "SerdeInfo": serde}
         self.glue.create_table(
             DatabaseName="db", TableInput={"Name": name, "StorageDescriptor": storage, **table_input}
         )

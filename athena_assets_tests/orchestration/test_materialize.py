@@ -10,7 +10,7 @@ import pytest
 
 from athena_assets import Target
 from athena_assets.orchestration import build_unload_asset
-from athena_assets_tests.e2e.lake import ROWS, Lake, wait_until
+from athena_assets_tests.e2e.lake import LEASE, ROWS, Lake, wait_until
 from athena_assets_tests.orchestration import one_asset
 from athena_assets_tests.orchestration.runs import partitions, recorded, run
 
@@ -67,6 +67,7 @@ def test_every_figure_is_what_athena_and_s3_say(lake: Lake, instance: dg.Dagster
         "athena_assets/query_total_seconds": statistics["TotalExecutionTimeInMillis"] / 1000,
     }
     assert register.publication.run == result.run_id
+    assert register.lease == LEASE  # as the resource says
 
 
 def test_the_story_of_the_publication_is_in_the_runs_log(lake: Lake, instance: dg.DagsterInstance) -> None:
