@@ -11,8 +11,9 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 from sqlglot.optimizer.scope import traverse_scope
 
+from athena_assets.core.partition import PARTITION
 from athena_assets.core.statement import check_query, render_query
-from athena_assets.core.target import PARTITION, Target, UpstreamTable
+from athena_assets.core.target import Target, UpstreamTable
 
 # Functions whose value differs between two runs over the same data (Trino reference: date and time, random, UUID,
 # session). TABLESAMPLE is one as well. Order-dependent aggregates (arbitrary, array_agg without ORDER BY) give one of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from athena_assets.aws.driver import Driver, new_owner, publish
@@ -99,19 +99,20 @@ class Publisher:
         target: Target,
         partitions: Sequence[str],
         *,
-        ended: Callable[[str, Published | Reused | Skipped | AthenaAssetsError], None],
         request_id: Callable[[str], str] | None = None,
         force: bool = False,
         upstream_versions: Mapping[str, str] | None = None,
         run: str | None = None,
         observe: Callable[[str, str], None] | None = None,
         limit: int = PARTITIONS_AT_ONCE,
-    ) -> None:
+    ) -> Iterator[tuple[str, Published | Reused | Skipped | AthenaAssetsError]]:
         """Publishes several partitions at once, with one batched poll for all their queries.
+
+        Yields each key with its outcome or error as soon as it has ended; one's error ends no other. Take the steps of
+        the iteration quickly: leases are renewed in them. Closing it stops what is under way.
 
         Args:
             partitions: keys; each is a slot of its own, with a publication of its own.
-            ended: gets each key with its outcome or error as soon as it has ended; one's error ends no other.
             request_id: the request id for a key; None: new wishes.
             observe: gets a key and a line of its story.
             limit: publications under way at one time; each has one query.
@@ -121,12 +122,13 @@ class Publisher:
             self._request(target, key, request_id and request_id(key), force, upstream_versions or {}, run)
             for key in keys
         ]
-        Fleet(
+        fleet = Fleet(
             self._clients,
             limit=limit,
             observe=lambda index, line: None if observe is None else observe(keys[index], line),
-            ended=lambda index, result: ended(keys[index], result),
-        ).publish(requests)
+        )
+        for index, result in fleet.publish(requests):
+            yield keys[index], result
 
     def _request(
         self,

@@ -11,7 +11,7 @@ import itertools
 import queue
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -48,7 +48,6 @@ class Fleet:
         clients: shared by all.
         limit: publications under way at one time.
         observe: gets the request's index and a line of its story.
-        ended: gets the request's index and its outcome or error, as soon as it has ended.
     """
 
     def __init__(
@@ -57,12 +56,11 @@ class Fleet:
         *,
         limit: int,
         observe: Callable[[int, str], None],
-        ended: Callable[[int, Outcome | AthenaAssetsError], None],
     ) -> None:
         self._clients = clients
         self._limit = limit
         self._observe = observe
-        self._ended = ended
+        self._ended: deque[tuple[int, Outcome | AthenaAssetsError]] = deque()
         self._athena = Athena(clients, "BatchGetQueryExecution")
         self._answers: queue.SimpleQueue[tuple[_Task, Any, BaseException | None]] = queue.SimpleQueue()
         self._ready: deque[tuple[_Task, Any, AthenaAssetsError | None]] = deque()
@@ -72,10 +70,12 @@ class Fleet:
         self._order = itertools.count()
         self._active: dict[int, _Task] = {}
 
-    def publish(self, requests: Sequence[Request]) -> None:
-        """Runs all to their ends. One's error never ends another.
+    def publish(self, requests: Sequence[Request]) -> Iterator[tuple[int, Outcome | AthenaAssetsError]]:
+        """Yields each request's index with its outcome or error as soon as it has ended. One's error ends no other.
 
-        An interruption stops every query that is under way and frees its slot, in about CLEAN_UP_SECONDS for all.
+        Nothing goes on between two steps of the iteration, so take them quickly: leases are renewed in them. An
+        interruption, or closing the iterator, stops every query that is under way and frees its slot, in about
+        CLEAN_UP_SECONDS for all.
         """
         waiting = deque(enumerate(requests))
         with ThreadPoolExecutor(WORKERS, thread_name_prefix="athena_assets") as pool:
@@ -84,6 +84,8 @@ class Fleet:
                     while waiting and len(self._active) < self._limit:
                         self._begin(*waiting.popleft())
                     self._turn(pool)
+                    while self._ended:
+                        yield self._ended.popleft()
             except Exception:
                 raise
             except BaseException:
@@ -135,7 +137,7 @@ class Fleet:
 
     def _end(self, task: _Task, result: Any) -> None:
         del self._active[task.index]
-        self._ended(task.index, result)
+        self._ended.append((task.index, result))
 
     def _dispatch(self, pool: ThreadPoolExecutor, task: _Task, effect: Effect[Any]) -> None:
         if isinstance(effect, effects.Sleep):
@@ -173,15 +175,16 @@ class Fleet:
         abandoned = list(self._active.values())
         self._active, self._asleep, self._due = {}, [], deque()
         self._ready.clear()
-        self._ended = lambda index, result: (
-            warn_not_freed(abandoned[index].caller, result) if isinstance(result, AthenaAssetsError) else None
-        )
+        self._ended.clear()
         for index, task in enumerate(abandoned):
             again = _Task(index, task.driver, task.caller, abandon(task.caller.slot, task.caller.session))
             self._active[index] = again
             self._ready.append((again, None, None))
         while self._active and time.monotonic() < until:
             self._turn(pool, until)
+        for index, result in self._ended:
+            if isinstance(result, AthenaAssetsError):
+                warn_not_freed(abandoned[index].caller, result)
         for task in self._active.values():
             warn_not_freed(task.caller, TimeoutError())
         self._active = {}

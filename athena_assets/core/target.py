@@ -12,10 +12,9 @@ from athena_assets.core import statement
 from athena_assets.core.keys import CONTROL_PREFIX
 from athena_assets.core.location import InvalidLocation, Location, parse_location
 from athena_assets.core.output import InvalidOutput, OutputFormat
+from athena_assets.core.partition import END, PARTITION, START, Grain, placeholder_values
 from athena_assets.core.register import GlueTable, Mode, PublishSettings
 from athena_assets.errors import InvalidTarget
-
-PARTITION = "partition"
 
 _GLUE_TABLE = re.compile(r"[a-z0-9_]+\.[a-z0-9_]+")
 _TARGET_NAME = re.compile(r"[A-Za-z0-9_]+(?:/[A-Za-z0-9_]+)*")
@@ -63,10 +62,12 @@ class Target:
 
     Args:
         name: names the target in errors and is its Dagster asset key: letters, digits, `_`, with `/` between parts.
-        query: one SELECT. `${partition}` and `${parameter}` render as whole, quoted string literals.
+        query: one SELECT. `${partition}`, `${parameter}` and, with a grain, `${partition_start}` and
+            `${partition_end}` (exclusive; `YYYY-MM-DD hh:mm:ss`) render as whole, quoted string literals.
         location: `s3://bucket/path/`, where the result is published. With `${partition}` there is one slot per key.
         database: Glue database in which unqualified table names are looked up.
         output: an OutputFormat, or just the name of a format.
+        grain: `hour`, `day`, `week` or `month`, for time partitions; None: the keys are any text.
         parameters: values of further placeholders. Strings only: cast them in SQL.
         catalog: the Athena data catalog.
         workgroup: overrides the workgroup of the AWS settings.
@@ -94,6 +95,7 @@ class Target:
     query: str
     location: str
     database: str = "default"
+    grain: Grain | str | None = None
     output: OutputFormat | str = OutputFormat()  # noqa: RUF009 - a frozen value without identity
     parameters: Mapping[str, str] = field(default_factory=dict)
     catalog: str = "AwsDataCatalog"
@@ -118,6 +120,8 @@ class Target:
                 "name", "it is not a valid asset key.", "Use letters, digits and _, with / between parts."
             )
         object.__setattr__(self, "output", self._checked_output())
+        if self.grain is not None:
+            object.__setattr__(self, "grain", self._choice("grain", Grain))
         object.__setattr__(self, "on_conflict", self._choice("on_conflict", OnConflict))
         object.__setattr__(self, "reuse", self._choice("reuse", Reuse))
         object.__setattr__(self, "mode", self._choice("mode", Mode))
@@ -158,6 +162,13 @@ class Target:
         return self.output
 
     @property
+    def sample_partition(self) -> str | None:
+        """A key that such a target could have, for checks at load; None if it is not partitioned."""
+        if not self.partitioned:
+            return None
+        return "0" if self.grain is None else Grain(self.grain).sample
+
+    @property
     def partitioned(self) -> bool:
         return PARTITION in statement.location_placeholders(self.location)
 
@@ -176,7 +187,7 @@ class Target:
                 "Put ${partition} into the location: else every partition would replace the one before.",
             )
         try:
-            location = parse_location(statement.render_location(self.location, self._values(partition)))
+            location = parse_location(statement.render_location(self.location, self.values(partition)))
         except (statement.InvalidStatement, InvalidLocation) as error:
             raise self.invalid("location", error.problem, error.next_step) from error
         control = Location(location.bucket, CONTROL_PREFIX)
@@ -189,7 +200,7 @@ class Target:
     def query_for(self, partition: str | None) -> str:
         """The SELECT of one slot, with its placeholders rendered."""
         try:
-            return statement.render_query(statement.check_query(self.query), self._values(partition))
+            return statement.render_query(statement.check_query(self.query), self.values(partition))
         except statement.InvalidStatement as error:
             raise self.invalid("query", error.problem, error.next_step) from error
 
@@ -220,8 +231,20 @@ class Target:
         """The error that names this target and the field at fault."""
         return InvalidTarget(self.name, field_name, problem, next_step)
 
-    def _values(self, partition: str | None) -> dict[str, str]:
-        return {**self.parameters, **({} if partition is None else {PARTITION: partition})}
+    def values(self, partition: str | None) -> dict[str, str]:
+        """What the placeholders render for one slot. Raises InvalidTarget for a key that does not fit the grain."""
+        try:
+            return {
+                **self.parameters,
+                **placeholder_values(None if self.grain is None else Grain(self.grain), partition),
+            }
+        except ValueError as error:
+            assert self.grain is not None
+            raise self.invalid(
+                "grain",
+                f"the partition key {partition!r} is not one of a {self.grain}: {error}.",
+                f"Write it as {Grain(self.grain).key_format}.",
+            ) from error
 
     def _checked_output(self) -> OutputFormat:
         if isinstance(self.output, OutputFormat):
@@ -263,14 +286,17 @@ class Target:
         self._check_names("query", used)
 
     def _check_names(self, field_name: str, used: frozenset[str]) -> None:
-        for name in sorted(used - self.parameters.keys() - {PARTITION}):
+        known = {PARTITION} if self.grain is None else {PARTITION, START, END}
+        for name in sorted(used & {START, END} - known):
+            raise self.invalid(field_name, f"${{{name}}} needs a grain.", "Set grain to hour, day, week or month.")
+        for name in sorted(used - self.parameters.keys() - known):
             raise self.invalid(
                 field_name, f"the placeholder ${{{name}}} has no value.", "Add it to parameters or remove it."
             )
 
     def _check_parameters(self) -> None:
         for name, value in self.parameters.items():
-            if name == PARTITION:
+            if name in (PARTITION, START, END):
                 raise self.invalid("parameters", f"{name!r} is set by the partition key.", "Choose another name.")
             if not isinstance(value, str):
                 raise self.invalid("parameters", f"{name!r} is not a string.", "Give a string and cast it in SQL.")
@@ -285,10 +311,11 @@ class Target:
         except statement.InvalidStatement as error:
             raise self.invalid("location", error.problem, error.next_step) from error
         self._check_names("location", used)
-        if PARTITION in statement.query_placeholders(self.query) and not self.partitioned:
+        used = statement.query_placeholders(self.query) & {PARTITION, START, END}
+        if (used or self.grain is not None) and not self.partitioned:
             raise self.invalid(
                 "location",
-                "the query uses ${partition} and the location does not: partitions would replace each other.",
+                "the target is partitioned and the location has no ${partition}: each would replace the one before.",
                 "Put ${partition} into the location.",
             )
         if self.glue_table is not None and self.partitioned:
@@ -299,7 +326,7 @@ class Target:
                     "the location must end in the partition's segment, ${partition} or name=${partition}.",
                     "Write it so, or leave glue_table out.",
                 )
-        self.location_for("0" if self.partitioned else None)
+        self.location_for(self.sample_partition)
 
 
 def check_disjoint(targets: tuple[Target, ...] | list[Target]) -> None:

@@ -245,7 +245,7 @@ def test_a_placeholder_without_a_value_is_refused() -> None:
 def test_a_partition_in_the_query_alone_is_refused() -> None:
     error = refused(query="SELECT ${partition}")
     assert error.field == "location"
-    assert "partitions would replace each other" in error.what
+    assert "each would replace the one before" in error.what
 
 
 def test_a_partition_in_the_location_alone_is_enough() -> None:

@@ -25,15 +25,12 @@ def test_partitions_run_at_once_and_are_told_as_they_commit(lake: Lake) -> None:
     target = partitioned(lake)
     hold = lake.aws.faults.hold_queries(sql_contains="published%2Fparts%2Fk00")
     ended: list[str] = []
-
-    def on_end(key: str, result: object) -> None:
+    for key, result in lake.publisher().unload_partitions(target, KEYS, limit=6):
         assert isinstance(result, Published)
         ended.append(key)
         if len(ended) == len(KEYS) - 1:  # all others were told while the first one's query was still held
             assert "k00" not in ended
             lake.aws.faults.release(hold)
-
-    lake.publisher().unload_partitions(target, KEYS, ended=on_end, limit=6)
     assert sorted(ended) == KEYS
     for key in KEYS:
         lake.assert_published_once(at(target, key))
@@ -45,13 +42,11 @@ def test_partitions_run_at_once_and_are_told_as_they_commit(lake: Lake) -> None:
 def test_a_failed_partition_does_not_lose_the_others(lake: Lake) -> None:
     target = partitioned(lake)
     lake.aws.faults.fail_queries(sql_contains="published%2Fparts%2Fk03", error_category=2, retryable=False, times=None)
-    results: dict[str, object] = {}
-    lake.publisher().unload_partitions(target, KEYS[:8], ended=results.__setitem__)
+    results = dict(lake.publisher().unload_partitions(target, KEYS[:8]))
     assert isinstance(results.pop("k03"), errors.QueryUserError)
     assert [type(each) for each in results.values()] == [Published] * 7
-    again: dict[str, object] = {}
     lake.aws.faults.clear()
-    lake.publisher().unload_partitions(target, KEYS[:8], ended=again.__setitem__)
+    again = dict(lake.publisher().unload_partitions(target, KEYS[:8]))
     assert isinstance(again.pop("k03"), Published)
     assert [type(each) for each in again.values()] == [Reused] * 7
 
@@ -66,8 +61,8 @@ def test_an_interrupted_fleet_stops_every_query_and_frees_every_slot(lake: Lake)
                                secret_access_key="y", output_location={lake.settings.output_location!r})
         target = Target(name="parts", query={target.query!r}, location={target.location!r},
                         database={target.database!r})
-        Publisher(settings).unload_partitions(target, {KEYS[:6]!r}, ended=print,
-                                              observe=lambda key, line: print(line, flush=True))
+        list(Publisher(settings).unload_partitions(target, {KEYS[:6]!r},
+                                                   observe=lambda key, line: print(line, flush=True)))
         """
     )
     process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
@@ -86,3 +81,17 @@ def test_an_interrupted_fleet_stops_every_query_and_frees_every_slot(lake: Lake)
         register = lake.register(at(target, key))
         assert register is not None
         assert register.state == "free"
+
+
+def test_closing_the_iteration_stops_what_is_under_way(lake: Lake) -> None:
+    target = partitioned(lake)
+    hold = lake.aws.faults.hold_queries(sql_contains="published%2Fparts%2Fk01")
+    results = lake.publisher().unload_partitions(target, KEYS[:2])
+    key, _ = next(results)
+    assert key == "k00"
+    wait_until(lambda: lake.aws.faults.held(hold), "the other query is held")
+    results.close()  # type: ignore[attr-defined]
+    assert [each.state for each in lake.queries(at(target, "k01"))] == ["CANCELLED"]
+    register = lake.register(at(target, "k01"))
+    assert register is not None
+    assert register.state == "free"
