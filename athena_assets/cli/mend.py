@@ -1,0 +1,169 @@
+"""`gc`, `restore` and `repair`: what a person does to a slot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+import click
+
+from athena_assets.cli.exits import Exit
+from athena_assets.cli.look import PARTITION, PARTITIONS, SLOT, SLOTS, one_slot
+from athena_assets.cli.publish import REQUEST_ID
+from athena_assets.cli.report import (
+    age_text,
+    object_lines,
+    objects_document,
+    plural,
+    publication_text,
+    size_text,
+    table,
+)
+from athena_assets.cli.session import EPILOG, Session, also_here
+from athena_assets.cli.targets import SlotName, find_slots
+from athena_assets.core.collect import Garbage
+from athena_assets.core.register import Register, State
+
+
+@click.command(epilog=EPILOG)
+@SLOTS
+@PARTITIONS
+@click.option("--delete", is_flag=True, help="Delete it. Without this, it is only listed.")
+@also_here
+@click.pass_obj
+def gc(session: Session, names: Sequence[str], partitions: Sequence[str], delete: bool) -> int:
+    """List the garbage of slots, and delete it where asked.
+
+    Garbage is staging that nobody can publish any more and kept results that no register names. While a slot is held
+    nothing in it is garbage. Each object is deleted only as it was listed.
+    """
+    publisher = session.publisher()
+    documents: list[dict[str, Any]] = []
+    session.document |= {"deleted": delete, "slots": documents}
+    code = Exit.DONE
+    for slot in find_slots(names, partitions, session.source):
+        garbage = publisher.collect(slot.location, delete=delete)
+        # What a deletion without permission, or an object changed meanwhile, left: S3 says it, not our intention.
+        left = {each.key for each in publisher.collect(slot.location, delete=False).objects} if delete else set()
+        remaining = [each for each in garbage.objects if each.key in left]
+        held = None if garbage.objects else publisher.status(slot.location)
+        state = None if held is None else held.state
+        documents.append(
+            {
+                "target": slot.label,
+                "location": str(slot.location),
+                "held": state not in (None, State.FREE),
+                "staging": objects_document(garbage.staging),
+                "backups": objects_document(garbage.backups),
+                "remaining": objects_document(remaining),
+            }
+        )
+        for line in _garbage_lines(slot, garbage, state, deleted=delete):
+            session.say(line)
+        if remaining:
+            code = Exit.AWS
+            session.say(f" {plural(len(remaining), 'object')} could not be deleted; is s3:DeleteObject allowed?")
+            for line in object_lines(slot.location.bucket, remaining):
+                session.say(line)
+    return code
+
+
+def _garbage_lines(slot: SlotName, garbage: Garbage, state: State | None, *, deleted: bool) -> list[str]:
+    if not garbage.objects:
+        held = f": the slot is {state}, and while it is, nothing is" if state not in (None, State.FREE) else ""
+        return [f"{slot.label}: no garbage{held}"]
+    total = size_text(sum(each.size for each in garbage.objects))
+    what = "deleted" if deleted else "garbage; --delete deletes it"
+    return [
+        f"{slot.label}: {plural(len(garbage.objects), 'object')}, {total}: {what}",
+        *object_lines(slot.location.bucket, garbage.objects),
+    ]
+
+
+@click.command(epilog=EPILOG)
+@SLOT
+@PARTITION
+@click.option("--fence", type=int, metavar="N", help="Of the result to bring back. Without it: list what is kept.")
+@REQUEST_ID
+@also_here
+@click.pass_obj
+def restore(session: Session, name: str, partition: str | None, fence: int | None, request_id: str | None) -> int:
+    """Publish a kept result again; the present one is kept in its stead. No query is run."""
+    slot = one_slot(session, name, partition)
+    publisher = session.publisher()
+    session.document |= {"target": slot.label, "location": str(slot.location)}
+    if fence is None:
+        return _list_kept(session, slot, publisher.status(slot.location))
+    publication = publisher.restore(slot.location, fence, request_id=request_id)
+    session.document["publication"] = asdict(publication)
+    session.say(f"restored   {slot.label}: {publication_text(publication)}, the result of fence {publication.restored}")
+    return Exit.DONE
+
+
+def _list_kept(session: Session, slot: SlotName, found: Register | None) -> int:
+    kept = () if found is None else found.kept
+    session.document["kept"] = [asdict(each.publication) | {"backup": each.backup} for each in kept]
+    if not kept:
+        session.say(f"{slot.label}: no replaced result is kept; the target's keep_previous says how many there are.")
+        return Exit.DONE
+    rows = [
+        (
+            str(each.publication.fence),
+            f"{age_text(time.time() - each.publication.at)} ago",
+            publication_text(each.publication),
+        )
+        for each in kept
+    ]
+    for line in table(("FENCE", "PUBLISHED", "RESULT"), rows):
+        session.say(line)
+    return Exit.DONE
+
+
+@click.command(epilog=EPILOG)
+@SLOT
+@PARTITION
+@click.option("--delete", is_flag=True, help="Delete what lies at the location, after a question.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@also_here
+@click.pass_obj
+def repair(session: Session, name: str, partition: str | None, delete: bool, yes: bool) -> int:
+    """Free a blocked slot once its location is empty.
+
+    Shows why the slot is blocked and what lies there. If nothing does, the slot is free again. With --delete the
+    objects are deleted first, each only as it was listed.
+    """
+    slot = one_slot(session, name, partition)
+    publisher = session.publisher()
+    before = publisher.status(slot.location)
+    found = publisher.repair(slot.location, delete=False)
+    failure = None if before is None else before.failure
+    session.document |= {
+        "target": slot.label,
+        "location": str(slot.location),
+        "failure": None if failure is None else asdict(failure),
+        "found": objects_document(found),
+        "freed": not found,
+    }
+    if failure is not None:
+        session.say(f"{slot.label}: blocked by {failure.kind}, query {failure.query_id}: {failure.reason}")
+    if found:
+        session.say(f"{plural(len(found), 'object')} at {slot.location}:")
+        for line in object_lines(slot.location.bucket, found):
+            session.say(line)
+        if not delete:
+            session.say("Still blocked. Move them away, or delete them with --delete.")
+            return Exit.NEGATIVE
+        if not yes and not click.confirm(f"Delete {plural(len(found), 'object')} at {slot.location}?", err=True):
+            session.say("Still blocked; nothing was deleted.")
+            return Exit.NEGATIVE
+        remaining = publisher.repair(slot.location, delete=True)
+        session.document |= {"remaining": objects_document(remaining), "freed": not remaining}
+        if remaining:
+            session.say("Still blocked; not deleted, because it changed meanwhile or S3 refused:")
+            for line in object_lines(slot.location.bucket, remaining):
+                session.say(line)
+            return Exit.AWS
+    session.say(f"freed      {slot.label}: the next unload publishes")
+    return Exit.DONE

@@ -1,0 +1,1 @@
+"""For developers: the embedded AWS in the foreground, and with it a whole Dagster (`make dev`)."""
