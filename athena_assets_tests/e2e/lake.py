@@ -251,11 +251,12 @@ class ProcessCaller:
     def result(self, timeout: float = 60) -> dict[str, Any]:
         """What the last `publish` ended in: {"outcome": class name, ...} or {"error": class name, ...}."""
 
-        def ended() -> dict[str, Any] | None:
-            return next((each for each in list(self._said) if "outcome" in each or "error" in each), None)
-
-        found: dict[str, Any] = wait_until(ended, "the worker ended its publication", timeout)
+        found: dict[str, Any] = wait_until(self.ended, "the worker ended its publication", timeout)
         return found
+
+    def ended(self) -> dict[str, Any] | None:
+        """How the last `publish` ended, if it has."""
+        return next((each for each in list(self._said) if "outcome" in each or "error" in each), None)
 
     def signal(self, number: int) -> None:
         self.process.send_signal(number)

@@ -1,0 +1,90 @@
+"""SIGKILL and SIGSTOP at every request that a publication makes, in each mode.
+
+The owner's requests are counted once without a fault; then each of them in turn is held on the server, the owner is
+killed or frozen there, the next caller publishes, and what was held is let go.
+"""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from athena_assets import Target
+from athena_assets.local import Fault, HoldReply, HoldRequest
+from athena_assets.local.faults import Action
+from athena_assets_tests.e2e.lake import ROWS, Lake, ProcessCaller, done, processes, wait_until
+
+LEASE = 1.0
+# mode: what the target has, and whether there is a publication to replace
+MODES: dict[str, tuple[dict[str, Any], bool]] = {
+    "staged, first": ({}, False),
+    "staged, replacing": ({}, True),
+    "direct": ({"mode": "direct"}, False),
+}
+# With its reply held, a request has been applied; held itself, it is applied when its sender is gone or frozen.
+SIGNALS: dict[str, tuple[signal.Signals, Action]] = {
+    "SIGKILL, applied": (signal.SIGKILL, HoldReply()),
+    "SIGKILL, applied later": (signal.SIGKILL, HoldRequest()),
+    "SIGSTOP, applied": (signal.SIGSTOP, HoldReply()),
+    "SIGSTOP, applied later": (signal.SIGSTOP, HoldRequest()),
+}
+
+
+def prepared(lake: Lake, name: str, mode: str) -> tuple[Target, int]:
+    """A target, and how many rows its next publication has."""
+    changes, replacing = MODES[mode]
+    target = lake.target(name, **changes)
+    if replacing:
+        lake.publisher(LEASE).unload(lake.target(name, query="SELECT n FROM numbers WHERE n < 500"))
+    return target, ROWS
+
+
+def count_requests(lake: Lake, mode: str) -> int:
+    target, _ = prepared(lake, "counted", mode)
+    before = len(lake.aws.requests())
+    with processes(lake, 1, LEASE) as (owner,):
+        owner.publish(target)
+        assert owner.result()["outcome"] == "Published"
+    return len(lake.aws.requests()) - before
+
+
+def strike(lake: Lake, owner: ProcessCaller, mode: str, step: int, how: str) -> bool:
+    """One publication that is struck at its request number `step`; False if it has ended before."""
+    number, action = SIGNALS[how]
+    target, rows = prepared(lake, f"struck_{step}", mode)
+    already = len(lake.queries(target.location))
+    rule = lake.aws.faults.add(Fault(action, skip=step))
+    owner.publish(target)
+    wait_until(lambda: lake.aws.faults.hits(rule) or owner.ended(), f"request {step} is held")
+    if not lake.aws.faults.hits(rule):
+        return False
+    owner.signal(number)
+    outcome = done(lake.publisher(LEASE).unload(target))
+    lake.assert_published_once(target.location, range(rows))
+    snapshot = lake.listing(target.location, stamped=True)
+    lake.aws.faults.release(rule)
+    if number == signal.SIGSTOP:
+        owner.signal(signal.SIGCONT)
+        assert owner.result().get("query_id") == outcome.publication.query_id
+    assert lake.listing(target.location, stamped=True) == snapshot, f"request {step} changed what was published"
+    assert len(lake.queries(target.location)) - already == 1, f"request {step}"
+    lake.assert_published_once(target.location, range(rows))
+    lake.aws.faults.clear()
+    lake.aws.faults.rows_per_file(250)
+    return True
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("how", SIGNALS)
+@pytest.mark.parametrize("mode", MODES)
+def test_owner_struck_at_any_request_is_finished(lake: Lake, mode: str, how: str) -> None:
+    requests = count_requests(lake, mode)
+    assert requests > 10
+    struck = 0
+    for step in range(requests):
+        with processes(lake, 1, LEASE) as (owner,):
+            struck += strike(lake, owner, mode, step, how)
+    assert struck >= requests - 5  # polls may differ by a few

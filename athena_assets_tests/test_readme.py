@@ -1,0 +1,51 @@
+"""The README: its code runs, its tests exist, its links lead somewhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from athena_assets_tests.e2e.conftest import lake, server  # noqa: F401 - fixtures
+from athena_assets_tests.e2e.lake import Lake
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+
+
+def test_every_test_that_the_readme_names_exists() -> None:
+    named = set(re.findall(r"`(test_\w+)`", README))
+    defined = {
+        name
+        for path in (ROOT / "athena_assets_tests").rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert len(named) > 10
+    assert named <= defined
+
+
+@pytest.mark.parametrize("link", re.findall(r"\]\((?!http)([^)#]+)", README))
+def test_every_link_of_the_readme_leads_somewhere(link: str) -> None:
+    assert (ROOT / link).exists()
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_the_readmes_code_runs(lake: Lake, number: int) -> None:  # noqa: F811
+    code = BLOCKS[number].replace("my-bucket", lake.bucket).replace('"lake"', repr(lake.database))
+    if "Definitions" in code:
+        code += "\nassert defs.resolve_asset_graph().get_all_asset_keys()\n"
+        code += "assert dg.materialize(list(defs.assets), resources=defs.resources).success\n"
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | lake.aws.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    lake.assert_published_once(f"s3://{lake.bucket}/published/daily_numbers/", range(10))
