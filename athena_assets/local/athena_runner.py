@@ -249,6 +249,10 @@ def _from_duckdb(error: duckdb.Error) -> QueryFailed:
     known = ("INVALID_CAST_ARGUMENT", "Division by zero", "Overflow", "overflow")
     if "Division by zero" in message:
         return QueryFailed("DIVISION_BY_ZERO: Division by zero")
+    if "NOT_SUPPORTED: " in message:
+        return QueryFailed(message[message.index("NOT_SUPPORTED: ") :])
+    if isinstance(error, duckdb.ConversionException) and "INVALID_CAST_ARGUMENT" not in message:
+        return QueryFailed(f"INVALID_CAST_ARGUMENT: {message}")
     if any(word in message for word in known) or isinstance(
         error, duckdb.ConversionException | duckdb.OutOfRangeException
     ):
