@@ -127,6 +127,11 @@ def test_functions_give_the_values_that_trino_documents(lake: Lake, expression: 
         ("SELECT i, tag FROM t CROSS JOIN UNNEST(tags) AS u(tag) ORDER BY 1, 2", [("1", "p"), ("1", "q"), ("4", None)]),
         ("SELECT v FROM UNNEST(ARRAY[3, 1, 2]) AS u(v) ORDER BY v", [("1",), ("2",), ("3",)]),
         ("SELECT regexp_extract(s, '[0-9]+') FROM t ORDER BY i", [("1",), (None,), (None,), ("7",)]),
+        (
+            r"SELECT regexp_extract(s, '\d+') AS n, count(*) FROM t GROUP BY regexp_extract(s, '\d+') ORDER BY 1",
+            [("1", "1"), ("7", "1"), (None, "2")],
+        ),
+        ("SELECT trim(g), avg(dec) FROM t GROUP BY 1 HAVING avg(dec) > 0 ORDER BY avg(dec)", [("a", "0.08")]),
         ("SELECT date_diff('month', d, DATE '2021-03-01') FROM t ORDER BY i", [("13",), ("12",), ("0",), (None,)]),
     ],
 )
