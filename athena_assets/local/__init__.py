@@ -21,7 +21,8 @@ runs, on DuckDB. It checks no signature and therefore listens on 127.0.0.1 only.
 | throttling, 409, 503, lost replies, requeues     | only as injected faults                                     |
 | IAM, bucket policies, KMS, quotas                | not enforced                                                |
 | DeleteObject If-Match on an absent key: not told | 412                                                         |
-| state is durable                                 | in memory, gone with the process                            |
+| state is durable                                 | in memory; with `start(state=...)` it survives the process  |
+| a query goes on, whatever becomes of its caller  | the server's end makes it FAILED                            |
 """
 
 from athena_assets.local.embedded import EmbeddedAws, EmbeddedAwsError

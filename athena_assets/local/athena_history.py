@@ -2,7 +2,7 @@
 
 Faithful: one token starts one execution, also after it failed or was cancelled; QueryString, Catalog, Database and
 OutputLocation are compared, WorkGroup and ExecutionParameters are not. Not faithful: tokens are kept until `reset` or
-`forget_tokens`, and history has no end.
+`forget_tokens`, and history has no end; a query that ran when the server was ended has FAILED when it is back.
 """
 
 from __future__ import annotations
@@ -10,12 +10,18 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from athena_assets.local.athena_errors import QueryFailed, RequestRefused
+from athena_assets.local.athena_errors import SYSTEM, QueryFailed, RequestRefused
+from athena_assets.local.state_folder import StateFolder
 
 QUEUED, RUNNING, SUCCEEDED, FAILED, CANCELLED = "QUEUED", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED"
+ENDED_WITH_THE_SERVER = "GENERIC_INTERNAL_ERROR: the embedded AWS was ended while the query ran"
+_KEPT = (
+    "query_id number submitted_at state reason started_at completed_at scanned_bytes output_rows output_bytes manifest"
+    " columns rows"
+).split()
 FINAL = frozenset({SUCCEEDED, FAILED, CANCELLED})
 
 
@@ -119,6 +125,28 @@ class Execution:
                 },
             }
 
+    def dump(self) -> dict[str, Any]:
+        """What a restart needs to know; the caller holds `lock`, or nobody else knows the execution yet."""
+        error = self.error
+        known = None if error is None else (error.reason, error.category, error.error_type, error.retryable)
+        kept = {name: getattr(self, name) for name in _KEPT}
+        return {**kept, "submission": asdict(self.submission), "error": known}
+
+    @classmethod
+    def load(cls, dump: dict[str, Any]) -> Execution:
+        """Inverse of `dump`; a query that had not ended has FAILED."""
+        execution = cls(
+            **{
+                **dump,
+                "submission": Submission(**dump["submission"]),
+                "error": None if dump["error"] is None else QueryFailed(*dump["error"]),
+            }
+        )
+        if execution.state not in FINAL:
+            execution.state, execution.reason, execution.completed_at = FAILED, ENDED_WITH_THE_SERVER, time.time()
+            execution.error = QueryFailed(ENDED_WITH_THE_SERVER, SYSTEM, 1, retryable=True)
+        return execution
+
     def record(self) -> dict[str, Any]:
         """JSON form of a `QueryRecord`."""
         with self.lock:
@@ -137,11 +165,33 @@ class Execution:
 class History:
     """All executions, in order of submission."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: StateFolder | None = None) -> None:
         self._lock = threading.Lock()
         self._executions: dict[str, Execution] = {}
         self._by_token: dict[str, Execution] = {}
         self._numbers = 0
+        self._state = state
+        if state is not None:
+            self._restore(state)
+
+    def _restore(self, state: StateFolder) -> None:
+        forgotten = state.read("forgotten tokens").get("", 0)
+        for dump in sorted(state.read("query").values(), key=lambda dump: int(dump["number"])):
+            execution = Execution.load(dump)
+            if execution.state != dump["state"]:
+                state.put("query", execution.query_id, execution.dump())
+            self._executions[execution.query_id] = execution
+            self._numbers = execution.number
+            if execution.number > forgotten:
+                self._by_token[execution.submission.token] = execution
+
+    def keep(self, execution: Execution) -> None:
+        """Before a change can be told by an API call; the caller holds the execution's lock."""
+        if self._state is None:
+            return
+        with self._lock:  # `clear` takes it too: what it has forgotten does not come back
+            if execution.query_id in self._executions:
+                self._state.put("query", execution.query_id, execution.dump())
 
     def known(self, submission: Submission) -> Execution | None:
         """The execution that this token has started. `RequestRefused` if it was for something else."""
@@ -162,6 +212,8 @@ class History:
                 return found, False
             self._numbers += 1
             execution = Execution(str(uuid.uuid4()), submission, self._numbers)
+            if self._state is not None:
+                self._state.put("query", execution.query_id, execution.dump())
             self._executions[execution.query_id] = execution
             self._by_token[submission.token] = execution
             return execution, True
@@ -180,6 +232,8 @@ class History:
         """From now on every token is new."""
         with self._lock:
             self._by_token.clear()
+            if self._state is not None:
+                self._state.put("forgotten tokens", "", self._numbers)
 
     def clear(self) -> list[Execution]:
         """Forgets everything; returns what there was."""

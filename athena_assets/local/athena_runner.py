@@ -19,10 +19,11 @@ import pyarrow as pa
 
 from athena_assets.local import glue_tables, hive_partitions, moto_seams, result_files
 from athena_assets.local.athena_errors import SYSTEM, QueryFailed, QueryStopped, not_supported
-from athena_assets.local.athena_history import CANCELLED, FAILED, FINAL, QUEUED, RUNNING, SUCCEEDED, Execution
+from athena_assets.local.athena_history import CANCELLED, FAILED, FINAL, QUEUED, RUNNING, SUCCEEDED, Execution, History
 from athena_assets.local.object_cache import ObjectCache
 from athena_assets.local.query_faults import QueryFaults
 from athena_assets.local.sql_translation import Translation, translate
+from athena_assets.local.state_folder import StateFolder
 from athena_assets.local.statements import Select, Statement, Unload, Unsupported
 from athena_assets.local.unload_format import FileFormat, read_format
 
@@ -34,8 +35,12 @@ PATH_ALREADY_EXISTS = 1101
 class Runner:
     """Starts and stops queries."""
 
-    def __init__(self, faults: QueryFaults, cache_folder: Path) -> None:
+    def __init__(
+        self, faults: QueryFaults, cache_folder: Path, history: History, state: StateFolder | None = None
+    ) -> None:
         self._faults = faults
+        self._history = history
+        self._state = state
         self._cache = ObjectCache(cache_folder)
         # Only computing and rendering are bounded: a query that waits or is held takes no slot.
         self._slots = threading.BoundedSemaphore(CONCURRENT_COMPUTATIONS)
@@ -87,12 +92,12 @@ class Runner:
         with execution.lock:
             self._finish_locked(execution, state, reason, error)
 
-    @staticmethod
-    def _finish_locked(execution: Execution, state: str, reason: str | None, error: QueryFailed | None) -> None:
+    def _finish_locked(self, execution: Execution, state: str, reason: str | None, error: QueryFailed | None) -> None:
         if execution.state in FINAL:
             return
         execution.state, execution.reason, execution.error = state, reason, error
         execution.completed_at = time.time()
+        self._history.keep(execution)
 
     @contextmanager
     def _slot(self, execution: Execution) -> Iterator[None]:
@@ -173,7 +178,7 @@ class Runner:
         """The data manifest and the metadata object, beside the query's result. No files: no manifest."""
         execution.output_rows = table.num_rows
         bucket, prefix = _split(execution.submission.result_location)
-        self._put(execution, bucket, f"{prefix}{execution.query_id}.metadata", _metadata(table))
+        self._put(execution, bucket, f"{prefix}{execution.query_id}.metadata", result_files.render_metadata(table))
         if written:
             key = f"{prefix}{execution.query_id}-manifest.csv"
             if not self._faults.take_manifest_loss():
@@ -192,8 +197,8 @@ class Runner:
         self._stand(execution, "written")
         bucket, prefix = _split(execution.submission.result_location)
         self._put(execution, bucket, f"{prefix}{execution.query_id}.csv", body)
-        self._put(execution, bucket, f"{prefix}{execution.query_id}.csv.metadata", _metadata(table))
-        execution.columns = tuple((field.name, _trino_type(field.type)) for field in table.schema)
+        self._put(execution, bucket, f"{prefix}{execution.query_id}.csv.metadata", result_files.render_metadata(table))
+        execution.columns = tuple((field.name, result_files.trino_type(field.type)) for field in table.schema)
         execution.rows, execution.output_rows, execution.output_bytes = rows, table.num_rows, len(body)
 
     def _translate(self, execution: Execution, sql: str) -> Translation:
@@ -218,11 +223,13 @@ class Runner:
                 result = connection.sql(translation.sql).to_arrow_table()
             return result_files.storable(result.rename_columns(list(translation.names)))
 
-    @staticmethod
-    def _put(execution: Execution, bucket: str, key: str, body: bytes) -> None:
+    def _put(self, execution: Execution, bucket: str, key: str, body: bytes) -> None:
         stopped: Callable[[], bool] = execution.stopped.is_set
-        if not moto_seams.put_object(bucket, key, body, unless=stopped):
-            raise QueryStopped
+        with moto_seams.LOCK:
+            if not moto_seams.put_object(bucket, key, body, unless=stopped):
+                raise QueryStopped
+            if self._state is not None:
+                self._state.keep_object(bucket, key)
 
 
 @contextmanager
@@ -249,6 +256,10 @@ def _from_duckdb(error: duckdb.Error) -> QueryFailed:
     known = ("INVALID_CAST_ARGUMENT", "Division by zero", "Overflow", "overflow")
     if "Division by zero" in message:
         return QueryFailed("DIVISION_BY_ZERO: Division by zero")
+    if "NOT_SUPPORTED: " in message:
+        return QueryFailed(message[message.index("NOT_SUPPORTED: ") :])
+    if isinstance(error, duckdb.ConversionException) and "INVALID_CAST_ARGUMENT" not in message:
+        return QueryFailed(f"INVALID_CAST_ARGUMENT: {message}")
     if any(word in message for word in known) or isinstance(
         error, duckdb.ConversionException | duckdb.OutOfRangeException
     ):
@@ -268,27 +279,3 @@ def _destination(location: str) -> tuple[str, str]:
     if moto_seams.bucket_owner(bucket) is None:
         raise QueryFailed(f"HIVE_FILESYSTEM_ERROR: The specified bucket does not exist: {bucket}")
     return bucket, prefix if prefix.endswith("/") else f"{prefix}/"
-
-
-def _metadata(table: pa.Table) -> bytes:
-    """Athena's own is binary and not documented; this one is for looking at."""
-    return "".join(f"{field.name}\t{_trino_type(field.type)}\n" for field in table.schema).encode()
-
-
-def _trino_type(kind: pa.DataType) -> str:
-    names = {
-        pa.int8(): "tinyint",
-        pa.int16(): "smallint",
-        pa.int32(): "integer",
-        pa.int64(): "bigint",
-        pa.float32(): "float",
-        pa.float64(): "double",
-        pa.bool_(): "boolean",
-        pa.string(): "varchar",
-        pa.date32(): "date",
-        pa.timestamp("ms"): "timestamp",
-        pa.binary(): "varbinary",
-    }
-    if pa.types.is_decimal(kind):
-        return "decimal"
-    return names.get(kind, "row" if pa.types.is_struct(kind) else "array")

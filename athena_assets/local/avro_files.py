@@ -1,7 +1,8 @@
 """Avro container files, written and read with fastavro.
 
 Faithful: types as Hive maps them (small integers are `int`, dates and timestamps are logical types, decimals are
-bytes), every column may be null. Not faithful: blocks are not compressed. Refused: names that are no Avro names, maps.
+bytes), every column may be null. Not faithful: blocks are not compressed. Refused: names that are no Avro names, maps,
+timestamps inside of arrays and rows.
 """
 
 from __future__ import annotations
@@ -22,20 +23,21 @@ _NAME = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 def render(table: pa.Table) -> bytes:
     """The rows as one file."""
     fields = [_field(field.name, field.type, field.name) for field in table.schema]
-    # Naive times would be taken for local ones.
-    moments = [
-        pa.field(each.name, pa.timestamp("ms", "UTC") if pa.types.is_timestamp(each.type) else each.type)
-        for each in table.schema
+    # As numbers, for fastavro would take times without a zone for local ones.
+    numbers = [
+        pa.field(each.name, pa.int64() if pa.types.is_timestamp(each.type) else each.type) for each in table.schema
     ]
     schema = fastavro.parse_schema({"type": "record", "name": "row", "fields": fields})
     sink = io.BytesIO()
-    fastavro.writer(sink, schema, table.cast(pa.schema(moments)).to_pylist())
+    fastavro.writer(sink, schema, table.cast(pa.schema(numbers)).to_pylist())
     return sink.getvalue()
 
 
 def _field(name: str, kind: pa.DataType, path: str) -> dict[str, Any]:
     if not _NAME.fullmatch(name):
         raise not_supported(f"the column name '{name}' in AVRO")
+    if path == name and pa.types.is_timestamp(kind):
+        return {"name": name, "type": ["null", {"type": "long", "logicalType": "timestamp-millis"}], "default": None}
     return {"name": name, "type": ["null", _type(kind, path)], "default": None}
 
 
@@ -51,8 +53,6 @@ def _type(kind: pa.DataType, path: str) -> Any:
         }
     if pa.types.is_decimal(kind):
         return {"type": "bytes", "logicalType": "decimal", "precision": kind.precision, "scale": kind.scale}
-    if pa.types.is_timestamp(kind) and path.find(".") < 0:
-        return {"type": "long", "logicalType": "timestamp-millis"}
     names: dict[pa.DataType, Any] = {
         **dict.fromkeys((pa.int8(), pa.int16(), pa.int32()), "int"),
         pa.int64(): "long",

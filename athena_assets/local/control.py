@@ -14,6 +14,7 @@ from athena_assets.local.faults import Fault
 from athena_assets.local.http_server import Reply
 from athena_assets.local.query_faults import Failure, QueryFaults, Requeue
 from athena_assets.local.request_log import RequestLog
+from athena_assets.local.state_folder import StateFolder
 from athena_assets.local.workgroups import WorkGroups
 
 PROTOCOL = 1
@@ -30,6 +31,7 @@ class Control:
         history: History,
         runner: Runner,
         workgroups: WorkGroups,
+        state: StateFolder | None = None,
     ) -> None:
         self._log = log
         self._rules = rules
@@ -37,6 +39,7 @@ class Control:
         self._history = history
         self._runner = runner
         self._workgroups = workgroups
+        self._state = state
         self._calls: dict[str, Callable[..., Any]] = {
             "ping": lambda: {"embedded_aws": PROTOCOL},
             "queries": lambda: [execution.record() for execution in history.all()],
@@ -96,6 +99,9 @@ class Control:
         for execution in executions:
             self._runner.stop(execution)
         self._clear()
-        moto_seams.reset()
-        self._workgroups.clear()
+        with moto_seams.LOCK:
+            moto_seams.reset()
+            self._workgroups.clear()
+            if self._state is not None:
+                self._state.clear()
         self._log.clear()

@@ -44,10 +44,18 @@ class EmbeddedAws:
         self._session: boto3.Session | None = None
 
     @classmethod
-    def start(cls, port: int = 0, log_path: str | os.PathLike[str] | None = None) -> EmbeddedAws:
+    def start(
+        cls,
+        port: int = 0,
+        log_path: str | os.PathLike[str] | None = None,
+        state: str | os.PathLike[str] | None = None,
+    ) -> EmbeddedAws:
         """Starts a server process and waits until it listens. It dies with this process, however that ends.
 
         `log_path` takes what the server says (only its errors); without one it goes to this process's stderr.
+        `state` is a folder, made if need be, that keeps objects, catalog, queries, tokens and workgroups for the next
+        server, however this one ends; one server at a time. `EmbeddedAwsError` if another has it or another version
+        wrote it.
         """
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("AWS_", "MOTO_"))}
         paths = [str(_PACKAGE_ROOT), os.environ.get("PYTHONPATH", "")]
@@ -61,6 +69,8 @@ class EmbeddedAws:
             "--parent-pid",
             str(os.getpid()),
         ]
+        if state is not None:
+            command += ["--state", os.fspath(state)]
         log = Path(log_path).open("ab") if log_path is not None else None  # noqa: SIM115 - closed below
         try:
             process = subprocess.Popen(
@@ -72,6 +82,7 @@ class EmbeddedAws:
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:
+            process.stdout.close()
             raise EmbeddedAwsError(f"the embedded AWS ended at its start with status {process.wait()}")
         return cls(f"http://127.0.0.1:{json.loads(line)['port']}", process)
 
@@ -135,7 +146,7 @@ class EmbeddedAws:
         self._call("reset")
 
     def stop(self) -> None:
-        """Ends the server if this handle started it. Its state is gone."""
+        """Ends the server if this handle started it. What it knew is gone, unless it was started with a `state`."""
         process, self._process = self._process, None
         if process is None:
             return

@@ -24,6 +24,7 @@ from athena_assets.local.faults import (
 from athena_assets.local.http_server import ConnectionDropped, Reply
 from athena_assets.local.identify import Identity, identify
 from athena_assets.local.request_log import DROPPED, RequestLog
+from athena_assets.local.state_folder import StateFolder
 
 CONTROL_PREFIX = "/_embedded/"
 
@@ -44,12 +45,20 @@ def json_error(status: int, code: str, message: str, **fields: str) -> Reply:
 class Gateway:
     """The application behind every connection."""
 
-    def __init__(self, athena: AthenaHandler, control: ControlHandler, log: RequestLog, rules: FaultRules) -> None:
+    def __init__(
+        self,
+        athena: AthenaHandler,
+        control: ControlHandler,
+        log: RequestLog,
+        rules: FaultRules,
+        state: StateFolder | None = None,
+    ) -> None:
         self._moto = moto_seams.MotoApps()
         self._athena = athena
         self._control = control
         self._log = log
         self._rules = rules
+        self._state = state
 
     def __call__(self, environ: dict[str, Any], body: bytes) -> Reply:
         path = str(environ.get("PATH_INFO", ""))
@@ -108,11 +117,18 @@ class Gateway:
         if identity.service == "athena":
             return self._athena(identity.operation, body, identity.region)
         if identity.service == "s3":
-            return s3_gate.serve(self._moto, identity, environ, body)
+            return self._s3(identity, environ, body)
         if identity.service == "glue":
             return self._glue(identity, environ, body)
         # Other services may call back into this server (Step Functions' tasks do), so the lock is not held for them.
         return self._moto.call(identity.service, environ)
+
+    def _s3(self, identity: Identity, environ: dict[str, Any], body: bytes) -> Reply:
+        with moto_seams.LOCK:
+            reply = s3_gate.serve(self._moto, identity, environ, body)
+            if self._state is not None and reply.status < 300 and environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+                self._state.keep_s3(identity, body)
+            return reply
 
     def _glue(self, identity: Identity, environ: dict[str, Any], body: bytes) -> Reply:
         with moto_seams.LOCK:
@@ -120,7 +136,10 @@ class Gateway:
                 refusal = self._stale_version(identity.region, json.loads(body))
                 if refusal is not None:
                     return refusal
-            return self._moto.call(identity.service, environ)
+            reply = self._moto.call(identity.service, environ)
+            if self._state is not None and reply.status < 300:
+                self._state.keep_glue(identity)
+            return reply
 
     @staticmethod
     def _stale_version(region: str, request: dict[str, Any]) -> Reply | None:

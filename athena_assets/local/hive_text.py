@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from athena_assets.local.athena_errors import QueryFailed, not_supported
 
@@ -24,18 +25,21 @@ NULL = "\\N"
 
 def render_lines(table: pa.Table, delimiter: str) -> str:
     """One line a row."""
-    columns = [_texts(field.name, table.column(field.name), delimiter) for field in table.schema]
-    return "".join(delimiter.join(row) + "\n" for row in zip(*columns, strict=True))
+    columns = [pc.fill_null(_texts(field.name, table.column(field.name), delimiter), NULL) for field in table.schema]
+    return "".join(f"{line}\n" for line in pc.binary_join_element_wise(*columns, delimiter).to_pylist())
 
 
-def _texts(name: str, column: pa.ChunkedArray, delimiter: str) -> list[str]:
+def _texts(name: str, column: pa.ChunkedArray, delimiter: str) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_nested(kind) or pa.types.is_binary(kind):
         raise not_supported(f"a column of type {kind} in TEXTFILE ('{name}')")
-    write: Callable[[Any], str] = str
-    if pa.types.is_boolean(kind):
-        write = {True: "true", False: "false"}.__getitem__
-    elif pa.types.is_decimal(kind):
+    if pa.types.is_string(kind):
+        unfit = rf"[{re.escape(delimiter)}\n\r]|^\\N$"
+        if pc.any(pc.match_substring_regex(column, unfit)).as_py():
+            raise not_supported(f"a text with the delimiter, a line break or \\N in TEXTFILE ('{name}')")
+        return column
+    write: Callable[[Any], str]
+    if pa.types.is_decimal(kind):
         write = "{:f}".format
     elif kind == pa.float64():
         write = java_double
@@ -43,13 +47,10 @@ def _texts(name: str, column: pa.ChunkedArray, delimiter: str) -> list[str]:
         write = java_float
     elif pa.types.is_timestamp(kind):
         write = timestamp_text
-    texts = [NULL if value is None else write(value) for value in column.to_pylist()]
-    if pa.types.is_string(kind):
-        unfit = re.compile(f"[{re.escape(delimiter)}\n\r]")
-        for value, text in zip(column.to_pylist(), texts, strict=True):
-            if unfit.search(text) or value == NULL:
-                raise not_supported(f"a text with the delimiter, a line break or \\N in TEXTFILE ('{name}')")
-    return texts
+    else:  # integers, booleans and dates: Arrow spells them alike
+        return column.cast(pa.string())
+    spelled = [None if value is None else write(value) for value in column.to_pylist()]
+    return pa.chunked_array([pa.array(spelled, pa.string())])
 
 
 def timestamp_text(value: datetime) -> str:

@@ -1,7 +1,8 @@
 """Formats of one row a line, as their SerDes read them: LazySimpleSerDe, OpenCSVSerde, the JSON SerDes.
 
 Faithful: missing fields are NULL, surplus ones are dropped; NULL is `\\N` in text (or what the table says) and `null`
-in JSON; JSON names are compared without case. A value that does not fit its column is HIVE_BAD_DATA.
+in JSON; JSON names are compared without case. A field that does not fit its column is HIVE_BAD_DATA; a JSON value of
+another kind than its column is refused, for the SerDes convert some of them.
 """
 
 from __future__ import annotations
@@ -149,4 +150,4 @@ def _from_json(name: str, value: Any, kind: pa.DataType, where: str) -> Any:
         return value
     if isinstance(value, str) and (pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
         return hive_text.parse_column(name, [value], kind, where)[0].as_py()
-    raise QueryFailed(f"HIVE_BAD_DATA: Error parsing field value '{value!s:.80}' for field '{name}' in {where}")
+    raise not_supported(f"the JSON value {str(value)[:80]!r} in a column of type {kind} ('{name}' in {where})")

@@ -3,15 +3,19 @@
 moto is pinned; `test_moto_seams.py` fails when one of these moves. Nothing of moto is patched: requests are judged
 before moto sees them, and its stores are read and written through these functions, always under `LOCK`.
 
-Seams: `s3_backends[account]["aws"].buckets[name].keys` (current version of a key, or a delete marker), `FakeKey.etag`,
-`.value`, `.size`, `.metadata`, `FakeBucket.account_id`, `S3Backend.put_object`;
-`glue_backends[account][region].get_table`, `.partitions`, `.as_dict`; `moto_api_backend.reset`.
+Seams: `s3_backends[account]["aws"].buckets[name].keys` (current version of a key, or a delete marker; `getlist` and
+`setlist` for all versions), `FakeKey.etag`, `.value`, `.size`, `.metadata`, `.arn`, `FakeBucket.account_id`, `.arn`,
+`.partition`, `.multiparts`, `S3Backend.put_object`, `.tagger`, `s3_backends.bucket_accounts`;
+`glue_backends[account][region].databases`, `.get_table`, `.partitions`, `.as_dict`; `moto_api_backend.reset`. Buckets,
+keys and databases can be pickled.
 """
 
 from __future__ import annotations
 
+import pickle
 import threading
 from collections.abc import Callable
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -150,3 +154,62 @@ def reset() -> None:
     """Empties every moto backend of this process."""
     with LOCK:
         moto_api_backend.reset()
+
+
+def dump_bucket(name: str) -> bytes | None:
+    """A bucket's settings and tags without its objects and unfinished uploads; `None` if there is no such bucket."""
+    with LOCK:
+        bucket = _bucket(name)
+        if bucket is None:
+            return None
+        settings = copy(bucket)
+        settings.keys, settings.multiparts = type(bucket.keys)(), type(bucket.multiparts)()
+        return pickle.dumps((settings, _tags(bucket.arn)))
+
+
+def load_bucket(name: str, dump: bytes) -> None:
+    """Inverse of `dump_bucket`; the bucket is empty."""
+    bucket, tags = pickle.loads(dump)
+    with LOCK:
+        backend = s3_backends[ACCOUNT]["aws"]
+        backend.buckets[name] = bucket
+        s3_backends.bucket_accounts[name] = (bucket.partition, bucket.account_id)
+        backend.tagger.tag_resource(bucket.arn, tags)
+
+
+def dump_key(bucket: str, key: str) -> bytes | None:
+    """All versions of an object with their tags; `None` if there is none."""
+    with LOCK:
+        holder = _bucket(bucket)
+        versions = None if holder is None else holder.keys.getlist(key)
+        if not versions:
+            return None
+        return pickle.dumps([(each, _tags(each.arn) if isinstance(each, FakeKey) else []) for each in versions])
+
+
+def load_key(bucket: str, key: str, dump: bytes) -> None:
+    """Inverse of `dump_key`, for a bucket that is there."""
+    versions = pickle.loads(dump)
+    with LOCK:
+        backend = s3_backends[ACCOUNT]["aws"]
+        backend.buckets[bucket].keys.setlist(key, [version for version, _ in versions])
+        for version, tags in versions:
+            if tags:
+                backend.tagger.tag_resource(version.arn, tags)
+
+
+def _tags(arn: str) -> list[dict[str, str]]:
+    found: list[dict[str, str]] = s3_backends[ACCOUNT]["aws"].tagger.list_tags_for_resource(arn)["Tags"]
+    return found
+
+
+def dump_catalog(region: str) -> bytes:
+    """The region's databases, tables and partitions."""
+    with LOCK:
+        return pickle.dumps(glue_backends[ACCOUNT][region].databases)
+
+
+def load_catalog(region: str, dump: bytes) -> None:
+    """Inverse of `dump_catalog`."""
+    with LOCK:
+        glue_backends[ACCOUNT][region].databases = pickle.loads(dump)

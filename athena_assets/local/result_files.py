@@ -133,3 +133,28 @@ def render_csv(names: Sequence[str], rows: Sequence[Sequence[str | None]]) -> by
         ",".join("" if value is None else f"{quote}{value.replace(quote, quote * 2)}{quote}" for value in line) + "\n"
         for line in lines
     ).encode()
+
+
+def render_metadata(table: pa.Table) -> bytes:
+    """Athena's own is binary and not documented; this one is for looking at."""
+    return "".join(f"{field.name}\t{trino_type(field.type)}\n" for field in table.schema).encode()
+
+
+def trino_type(kind: pa.DataType) -> str:
+    """The name that GetQueryResults has for a column's type."""
+    names = {
+        pa.int8(): "tinyint",
+        pa.int16(): "smallint",
+        pa.int32(): "integer",
+        pa.int64(): "bigint",
+        pa.float32(): "float",
+        pa.float64(): "double",
+        pa.bool_(): "boolean",
+        pa.string(): "varchar",
+        pa.date32(): "date",
+        pa.timestamp("ms"): "timestamp",
+        pa.binary(): "varbinary",
+    }
+    if pa.types.is_decimal(kind):
+        return "decimal"
+    return names.get(kind, "row" if pa.types.is_struct(kind) else "array")

@@ -32,18 +32,23 @@ from athena_assets.local.gateway import Gateway
 from athena_assets.local.http_server import LoopbackServer
 from athena_assets.local.query_faults import DEFAULT_ROWS_PER_FILE, QueryFaults
 from athena_assets.local.request_log import RequestLog
+from athena_assets.local.state_folder import StateFolder, StateRefused
 from athena_assets.local.workgroups import WorkGroups
 
 PARENT_CHECK_SECONDS = 0.1
 
 
-def build_gateway(cache_folder: Path, rows_per_file: int = DEFAULT_ROWS_PER_FILE) -> Gateway:
-    """The whole embedded AWS as one application."""
+def build_gateway(
+    cache_folder: Path, rows_per_file: int = DEFAULT_ROWS_PER_FILE, state: StateFolder | None = None
+) -> Gateway:
+    """The whole embedded AWS as one application, with what `state` has kept."""
+    if state is not None:
+        state.restore_stores()
     log, rules, query_faults = RequestLog(), FaultRules(), QueryFaults(rows_per_file)
-    history, workgroups = History(), WorkGroups()
-    runner = Runner(query_faults, cache_folder)
-    control = Control(log, rules, query_faults, history, runner, workgroups)
-    return Gateway(AthenaApi(history, runner, workgroups), control, log, rules)
+    history, workgroups = History(state), WorkGroups(state)
+    runner = Runner(query_faults, cache_folder, history, state)
+    control = Control(log, rules, query_faults, history, runner, workgroups, state)
+    return Gateway(AthenaApi(history, runner, workgroups), control, log, rules, state)
 
 
 def _end(folder: Path) -> NoReturn:
@@ -65,6 +70,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--port", type=int, default=0, help="0: a free one")
     parser.add_argument("--parent-pid", type=int, help="end when this process is gone")
     parser.add_argument("--rows-per-file", type=int, default=DEFAULT_ROWS_PER_FILE, help="of what an UNLOAD writes")
+    parser.add_argument("--state", type=Path, help="folder that keeps everything for the next server; none: in memory")
     options = parser.parse_args(arguments)
 
     folder = Path(tempfile.mkdtemp(prefix="embedded-aws-"))
@@ -77,8 +83,9 @@ def main(arguments: list[str] | None = None) -> None:
     if options.parent_pid is not None:
         threading.Thread(target=_watch_parent, args=(options.parent_pid, folder), daemon=True).start()
     try:
-        server = LoopbackServer(options.host, options.port, build_gateway(folder, options.rows_per_file))
-    except (ValueError, OSError) as error:
+        state = None if options.state is None else StateFolder(options.state)
+        server = LoopbackServer(options.host, options.port, build_gateway(folder, options.rows_per_file, state))
+    except (ValueError, OSError, StateRefused) as error:
         shutil.rmtree(folder, ignore_errors=True)
         sys.exit(f"embedded AWS: {error}")
     os.environ["MOTO_PORT"] = str(server.port)  # Step Functions' tasks call back here

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 from sqlglot import exp
 
+from athena_assets.local import sql_casts, sql_functions
 from athena_assets.local.athena_errors import QueryFailed, not_supported
 from athena_assets.local.sql_rules import (
     DATE_FORMATS,
@@ -19,16 +19,11 @@ from athena_assets.local.sql_rules import (
     TEXTS,
     TIMESTAMPS,
     TRUNC_UNITS,
+    kind_of,
+    literal_of,
 )
 
 Annotate = Callable[[exp.Query], exp.Query]
-_ROUNDED = (exp.Round, exp.Floor, exp.Ceil)
-
-
-def kind_of(node: exp.Expr | None) -> exp.DType | None:
-    """The known type of a typed expression; `None` if it is unknown."""
-    found = None if node is None or node.type is None else node.type.this
-    return None if found in (None, exp.DType.UNKNOWN) else found
 
 
 def check_shape(tree: exp.Query) -> None:
@@ -49,32 +44,30 @@ def check_shape(tree: exp.Query) -> None:
             raise not_supported("QUALIFY, MATCH_RECOGNIZE or a named WINDOW")
 
 
-def _literal(node: exp.Expr | None) -> str | None:
-    return str(node.this) if isinstance(node, exp.Literal) else None
-
-
 def _check_function(node: exp.Expr) -> None:
     arguments = [value for value in node.args.values() if isinstance(value, exp.Expr)]
     match node:
         case exp.Substring():
-            start = _literal(node.args.get("start"))
+            start = literal_of(node.args.get("start"))
             if start is None or not start.isdigit() or int(start) < 1:
                 raise not_supported("substr with a start that is not a positive number")
         case exp.RegexpReplace():
             replacement = node.args.get("replacement")
-            if replacement is not None and (_literal(replacement) is None or set("$\\") & set(str(replacement.this))):
+            if replacement is not None and (literal_of(replacement) is None or set("$\\") & set(str(replacement.this))):
                 raise not_supported("regexp_replace with $ or \\ in its replacement, or one that is not a literal")
-        case exp.TimestampTrunc() if str(node.args["unit"].name).upper() not in TRUNC_UNITS:
+        case exp.TimestampTrunc() | exp.DateTrunc() if str(node.args["unit"].name).upper() not in TRUNC_UNITS:
             raise not_supported(f"date_trunc to {node.args['unit'].name}")
         case exp.Extract() if str(node.this.name).upper() not in EXTRACT_PARTS:
             raise not_supported(f"EXTRACT of {node.this.name}")
         case exp.TimeToStr():
-            pattern = _literal(node.args.get("format"))
+            pattern = literal_of(node.args.get("format"))
             rest = pattern or "%"
             for allowed in (*DATE_FORMATS, "%M", "%S"):  # sqlglot has turned Trino's %i and %s into these
                 rest = rest.replace(allowed, "")
             if "%" in rest:
                 raise not_supported(f"date_format with other parts than {', '.join(DATE_FORMATS)}")
+        case exp.Trim() if node.args.get("expression"):
+            raise not_supported("trim of other characters than white space")
         case exp.Min() | exp.Max() if node.expressions:
             raise not_supported(f"{node.key} with a count")
         case exp.ArgMax() | exp.ArgMin() if len(arguments) > 2 or node.args.get("count"):
@@ -109,9 +102,15 @@ def rewrite(tree: exp.Query, annotate: Annotate) -> exp.Query:
             case exp.Add() | exp.Sub():
                 _rewrite_date_arithmetic(node)
             case exp.Cast():
-                _rewrite_cast(node)
+                sql_casts.rewrite_cast(node)
             case exp.DateDiff():
-                _check_date_diff(node)
+                sql_functions.rewrite_date_diff(node)
+            case exp.Trim():
+                sql_functions.rewrite_trim(node)
+            case exp.RegexpLike() | exp.RegexpExtract() | exp.RegexpReplace():
+                sql_functions.rewrite_regexp(node)
+            case exp.Unnest():
+                _check_unnest(node)
             case (
                 exp.EQ()
                 | exp.NEQ()
@@ -159,7 +158,11 @@ def _rewrite_function(node: exp.Expr) -> None:
     node.meta["rewritten"] = True
     argument = node.this.type
     spelled = argument.sql(dialect="trino")
+    if isinstance(node, (exp.Avg, exp.Sum, exp.Floor, exp.Ceil, exp.Round)) and kind in FLOATS and _is_exact(node.this):
+        raise not_supported(f"{node.key} of decimals without a type (1.5 is a decimal in Athena); cast it to double")
     match node:
+        case exp.Avg() if kind == exp.DType.DECIMAL:
+            sql_functions.rewrite_decimal_avg(node, argument)
         case exp.Avg():
             if kind not in INTEGERS | {exp.DType.DOUBLE}:
                 raise not_supported(f"avg of {spelled}; cast it to double")
@@ -173,7 +176,7 @@ def _rewrite_function(node: exp.Expr) -> None:
             if kind not in INTEGERS | FLOATS:
                 raise not_supported(f"{node.key} of {spelled}; cast it to double")
             _wrap(node, argument)
-        case exp.TimestampTrunc() | exp.DateAdd():
+        case exp.TimestampTrunc() | exp.DateTrunc() | exp.DateAdd():
             if kind not in TIMESTAMPS | {exp.DType.DATE}:
                 raise QueryFailed(f"TYPE_MISMATCH: date_trunc or date_add of {spelled}")
             _wrap(node, argument)
@@ -225,11 +228,15 @@ def _rewrite_date_arithmetic(node: exp.Expr) -> None:
     _wrap(node, exp.DataType.build(other.type))
 
 
-def _check_date_diff(node: exp.DateDiff) -> None:
-    """DuckDB counts crossed boundaries, Trino whole units; they agree on days between dates."""
-    unit = str(node.args["unit"].name).upper() if node.args.get("unit") else "DAY"
-    if unit != "DAY" or {kind_of(node.this), kind_of(node.expression)} != {exp.DType.DATE}:
-        raise not_supported("date_diff other than of days between dates")
+def _check_unnest(node: exp.Unnest) -> None:
+    """Trino makes columns of a row's fields, and pads the shorter of several arrays."""
+    if len(node.expressions) != 1:
+        raise not_supported("UNNEST of several arrays")
+    array = node.expressions[0]
+    elements = array.type.expressions if array.type is not None and kind_of(array) == exp.DType.ARRAY else []
+    known = isinstance(array.unnest(), exp.GenerateSeries) or len(elements) == 1
+    if not known or any(each.this == exp.DType.STRUCT for each in elements if isinstance(each, exp.DataType)):
+        raise not_supported("UNNEST of something else than an array of plain values")
 
 
 def _check_comparison(node: exp.Expr, left: exp.Expr, right: exp.Expr) -> None:
@@ -239,66 +246,3 @@ def _check_comparison(node: exp.Expr, left: exp.Expr, right: exp.Expr) -> None:
     if kinds & TEXTS and kinds & others:
         kinds_text = " and ".join(str(side.type.sql(dialect="trino")) for side in (left, right) if side.type)
         raise QueryFailed(f"TYPE_MISMATCH: Cannot compare {kinds_text} ({node.sql(dialect='trino')[:80]})")
-
-
-_TEXT_PATTERNS = {
-    **dict.fromkeys(INTEGERS, r"^[+-]?[0-9]+$"),
-    exp.DType.DATE: r"^\s*[+-]?[0-9]{4,}-[0-9]{1,2}-[0-9]{1,2}\s*$",
-    exp.DType.TIMESTAMP: r"^[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,3})?)?)?$",
-    exp.DType.DOUBLE: r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$",
-    exp.DType.FLOAT: r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$",
-}
-
-
-def _rewrite_cast(node: exp.Cast) -> None:
-    if node.meta.get("rewritten"):
-        return
-    source, target = kind_of(node.this), node.to.this
-    if isinstance(node.this, exp.Null) or (isinstance(node.this, exp.Uuid) and target in TEXTS):
-        return
-    if target in TIMESTAMPS:
-        node.set("to", exp.DataType.build("TIMESTAMP"))
-        target = exp.DType.TIMESTAMP
-    name = (
-        f"a cast of {node.this.type.sql(dialect='trino') if node.this.type else '?'} to {node.to.sql(dialect='trino')}"
-    )
-    if source is None:
-        raise not_supported(f"{name} (its source type is not known)")
-    if (source == target and not node.to.expressions) or source == exp.DType.NULL:
-        return
-    if target in TEXTS:
-        allowed = INTEGERS | TEXTS | {exp.DType.DECIMAL, exp.DType.BOOLEAN, exp.DType.DATE, exp.DType.UUID}
-        if node.to.expressions or source not in allowed:
-            raise not_supported(name)
-    elif source in TEXTS and target in _TEXT_PATTERNS:
-        _guard_text(node, _TEXT_PATTERNS[target])
-    elif target in INTEGERS:
-        rounded = isinstance(node.this.unnest(), _ROUNDED) or (
-            isinstance(node.this, exp.Cast) and isinstance(node.this.this, _ROUNDED)
-        )
-        if source not in INTEGERS | {exp.DType.BOOLEAN, exp.DType.DECIMAL} and not (source in FLOATS and rounded):
-            raise not_supported(f"{name}: round, floor or ceil it first")
-    elif target in FLOATS:
-        if source not in INTEGERS | FLOATS | {exp.DType.DECIMAL, exp.DType.BOOLEAN}:
-            raise not_supported(name)
-    elif target == exp.DType.DECIMAL:
-        if source not in INTEGERS | {exp.DType.DECIMAL}:
-            raise not_supported(name)
-    elif target not in (exp.DType.DATE, exp.DType.TIMESTAMP) or source not in TIMESTAMPS | {exp.DType.DATE}:
-        raise not_supported(name)
-
-
-def _guard_text(node: exp.Cast, pattern: str) -> None:
-    """DuckDB reads more spellings than Trino does ('1.5' as an integer): only Trino's pass."""
-    literal = _literal(node.this)
-    if literal is not None and re.match(pattern, literal):
-        return
-    matches = exp.Anonymous(this="regexp_matches", expressions=[node.this.copy(), exp.Literal.string(pattern)])
-    if isinstance(node, exp.TryCast):
-        guarded: exp.Expr = exp.Case(ifs=[exp.If(this=matches, true=node.this.copy())])
-    else:
-        message = exp.Literal.string("INVALID_CAST_ARGUMENT: Cannot cast value to " + node.to.sql(dialect="trino"))
-        accepted = exp.Or(this=exp.Is(this=node.this.copy(), expression=exp.Null()), expression=matches)
-        failure = exp.Anonymous(this="error", expressions=[message])
-        guarded = exp.Case(ifs=[exp.If(this=accepted, true=node.this.copy())], default=failure)
-    node.set("this", guarded)

@@ -21,8 +21,8 @@ FUNCTION_NAMES = frozenset(
         " cume_dist random rand pi lower upper replace reverse concat substr substring date_format bool_and every"
         " bool_or regexp_like starts_with date sum avg min max arbitrary any_value max_by min_by lag lead"
         " first_value last_value abs floor ceil ceiling round coalesce nullif greatest least if date_trunc"
-        " date_add mod try array_agg sequence regexp_replace uuid date_diff grouping now current_timestamp"
-        " current_date"
+        " date_add mod try array_agg sequence regexp_replace regexp_extract trim ltrim rtrim uuid date_diff"
+        " grouping now current_timestamp current_date"
     ).split()
 )
 KEYWORDS = frozenset(
@@ -51,7 +51,8 @@ FUNCTIONS: dict[type[exp.Expr], str] = {
         "DOUBLE",
     ),
     **dict.fromkeys(
-        (exp.Lower, exp.Upper, exp.Replace, exp.Reverse, exp.Concat, exp.Substring, exp.TimeToStr, exp.RegexpReplace),
+        (exp.Lower, exp.Upper, exp.Replace, exp.Reverse, exp.Concat, exp.Substring, exp.TimeToStr, exp.RegexpReplace,
+         exp.RegexpExtract, exp.Trim),
         "VARCHAR",
     ),
     **dict.fromkeys((exp.LogicalAnd, exp.LogicalOr, exp.RegexpLike, exp.StartsWith), "BOOLEAN"),
@@ -61,7 +62,7 @@ FUNCTIONS: dict[type[exp.Expr], str] = {
         (
             exp.Sum, exp.Avg, exp.Min, exp.Max, exp.AnyValue, exp.ArgMax, exp.ArgMin, exp.Lag, exp.Lead, exp.FirstValue,
             exp.LastValue, exp.Abs, exp.Floor, exp.Ceil, exp.Round, exp.Greatest, exp.Least, exp.TimestampTrunc,
-            exp.DateAdd, exp.Try,
+            exp.DateTrunc, exp.DateAdd, exp.Try,
         ),
         OF_ARGUMENT,
     ),
@@ -154,3 +155,14 @@ INTEGERS = frozenset({exp.DType.TINYINT, exp.DType.SMALLINT, exp.DType.INT, exp.
 FLOATS = frozenset({exp.DType.FLOAT, exp.DType.DOUBLE})
 TEXTS = frozenset({exp.DType.VARCHAR, exp.DType.TEXT})
 TIMESTAMPS = frozenset({exp.DType.TIMESTAMP, exp.DType.TIMESTAMP_S, exp.DType.TIMESTAMP_MS})
+
+
+def kind_of(node: exp.Expr | None) -> exp.DType | None:
+    """The known type of a typed expression; `None` if it is unknown."""
+    found = None if node is None or node.type is None else node.type.this
+    return None if found in (None, exp.DType.UNKNOWN) else found
+
+
+def literal_of(node: exp.Expr | None) -> str | None:
+    """The text of a literal; `None` for everything else."""
+    return str(node.this) if isinstance(node, exp.Literal) else None

@@ -2,7 +2,7 @@
 
 sqlglot parses, resolves and types the query; the rules of `sql_rules` decide what may pass. Where DuckDB means
 something else, the tree is rewritten: integer division, sums of integers, dates after date arithmetic, `max_by` with
-NULL, casts of text.
+NULL, casts of text and of doubles, averages of decimals, `trim`, `date_diff`, regular expressions.
 
 More lenient than Athena, but not of another meaning: DuckDB lets GROUP BY and WHERE name aliases of the SELECT list,
 and finds a common type for CASE, COALESCE and `||` where Trino says TYPE_MISMATCH. NaN equals itself in DuckDB only.

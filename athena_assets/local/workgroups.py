@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from athena_assets.local.athena_errors import RequestRefused
+from athena_assets.local.state_folder import StateFolder
 
 PRIMARY = "primary"
 _DEFAULTS: dict[str, Any] = {
@@ -67,10 +68,13 @@ class WorkGroup:
 class WorkGroups:
     """All workgroups."""
 
-    def __init__(self) -> None:
+    def __init__(self, state: StateFolder | None = None) -> None:
         self._lock = threading.Lock()
         self._groups: dict[str, WorkGroup] = {}
+        self._state = state
         self.clear()
+        if state is not None:
+            self._groups |= {name: WorkGroup(**fields) for name, fields in state.read("workgroup").items()}
 
     def clear(self) -> None:
         """Only `primary` is left."""
@@ -83,7 +87,12 @@ class WorkGroups:
         with self._lock:
             if name in self._groups:
                 raise RequestRefused("WorkGroup is already created")
-            self._groups[name] = WorkGroup(name, "ENABLED", description, time.time(), {**_DEFAULTS, **configuration})
+            self._set(WorkGroup(name, "ENABLED", description, time.time(), {**_DEFAULTS, **configuration}))
+
+    def _set(self, group: WorkGroup) -> None:
+        if self._state is not None:
+            self._state.put("workgroup", group.name, asdict(group))
+        self._groups[group.name] = group
 
     def get(self, name: str) -> WorkGroup:
         """`RequestRefused` if it does not exist."""
@@ -117,7 +126,7 @@ class WorkGroups:
             configuration,
         )
         with self._lock:
-            self._groups[name] = changed
+            self._set(changed)
 
     def delete(self, name: str) -> None:
         """`RequestRefused` for `primary` and for unknown names."""
@@ -125,6 +134,8 @@ class WorkGroups:
         if name == PRIMARY:
             raise RequestRefused("The primary workgroup cannot be deleted")
         with self._lock:
+            if self._state is not None:
+                self._state.remove("workgroup", name)
             self._groups.pop(name, None)
 
     def all(self) -> list[WorkGroup]:

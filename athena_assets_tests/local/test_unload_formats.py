@@ -144,6 +144,16 @@ def test_arrays_are_written_where_the_format_has_them(lake: Lake) -> None:
         assert read(lake.read(key)) == [{"v": [1, 2]}]
 
 
+def test_a_timestamp_inside_an_array_is_refused_in_avro(lake: Lake) -> None:
+    query = "UNLOAD (SELECT ARRAY[TIMESTAMP '2020-01-01 00:00:00'] AS v) TO 's3://out/p/' WITH (format = 'AVRO')"
+    assert "a column of type timestamp[ms] in AVRO" in lake.run(query)["Status"]["StateChangeReason"]
+
+
+def test_zeros_keep_their_sign_in_text(lake: Lake) -> None:
+    query = "SELECT x FROM (VALUES 0e0, -0e0, 1e0) AS u(x)"
+    assert gzip.decompress(unload(lake, "format = 'TEXTFILE'", query)).split() == [b"0.0", b"-0.0", b"1.0"]
+
+
 def test_a_name_that_is_none_of_avros_is_refused(lake: Lake) -> None:
     status = lake.run("UNLOAD (SELECT 1 AS \"a b\") TO 's3://out/p/' WITH (format = 'AVRO')")["Status"]
     assert "the column name 'a b' in AVRO" in status["StateChangeReason"]
