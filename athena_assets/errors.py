@@ -131,6 +131,10 @@ class QueryUserError(QueryFailed):
     """The query or its inputs are at fault (Athena's ErrorCategory 2, or a statement refused at the start)."""
 
 
+class TooManyPartitions(QueryUserError):
+    """The result has more than 100 values of its `partitioned_by` columns; it is not tried again."""
+
+
 class QueryThrottled(QueryFailed):
     """Athena accepted no further query although we tried a bounded number of times."""
 

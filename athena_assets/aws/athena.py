@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _TIMED_OUT_TYPES = (206, 210)
 # Athena gives no code for it. Recorded example of a StateChangeReason: "Query cancelled! : Bytes scanned limit was
 # exceeded".
+# Nor for this one: "HIVE_TOO_MANY_OPEN_PARTITIONS: Exceeded limit of 100 open writers for partitions/buckets".
+_PARTITIONS_REASON = "HIVE_TOO_MANY_OPEN_PARTITIONS"
 _SCAN_LIMIT_REASON = "bytes scanned limit was exceeded"
 
 
@@ -160,6 +162,8 @@ def failure_kind(status: QueryExecutionStatusTypeDef) -> FailureKind:
         return FailureKind.SCAN_LIMIT
     if status["State"] == "CANCELLED":
         return FailureKind.CANCELLED
+    if status.get("StateChangeReason", "").startswith(_PARTITIONS_REASON):
+        return FailureKind.TOO_MANY_PARTITIONS
     error = status.get("AthenaError", {})
     if error.get("ErrorType") in _TIMED_OUT_TYPES:
         return FailureKind.TIMED_OUT

@@ -5,8 +5,10 @@ Source: Athena user guide, "UNLOAD" (properties) and "Compression support" (form
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+_COLUMN = re.compile(r"[a-z_][a-z0-9_]*")
 _COMPRESSIONS: dict[str, tuple[str, ...]] = {
     "PARQUET": ("GZIP", "SNAPPY", "ZSTD", "LZ4", "LZO", "NONE"),
     "ORC": ("ZLIB", "SNAPPY", "ZSTD", "LZ4", "NONE"),
@@ -35,6 +37,8 @@ class OutputFormat:
         compression: None means Athena's default (PARQUET: GZIP, ORC: ZLIB, JSON and TEXTFILE: always GZIP).
         compression_level: 1-22, only with ZSTD and not for ORC.
         field_delimiter: one character, only for TEXTFILE; None means Athena's default, `\\001`.
+        partitioned_by: columns by whose values the files are laid out in directories (`a=1/b=x/`), at most 100 of
+            them. They come last in the SELECT, in this order.
 
     Raises:
         InvalidOutput: for a combination that Athena would reject.
@@ -44,6 +48,7 @@ class OutputFormat:
     compression: str | None = None
     compression_level: int | None = None
     field_delimiter: str | None = None
+    partitioned_by: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "format", self.format.upper())
@@ -71,12 +76,20 @@ class OutputFormat:
             if len(self.field_delimiter) != 1 or self.field_delimiter == "\0" or not self.field_delimiter.isascii():
                 raise InvalidOutput("field_delimiter", "it must be one ASCII character.", "Give exactly one, not NUL.")
 
-    def properties(self) -> tuple[tuple[str, str | int], ...]:
+        object.__setattr__(self, "partitioned_by", tuple(self.partitioned_by))
+        for column in self.partitioned_by:
+            if not _COLUMN.fullmatch(column):
+                raise InvalidOutput("partitioned_by", f"{column!r} is not a column's name.", "Use lower-case names.")
+        if len(set(self.partitioned_by)) < len(self.partitioned_by):
+            raise InvalidOutput("partitioned_by", "it names a column twice.", "Name each once.")
+
+    def properties(self) -> tuple[tuple[str, str | int | tuple[str, ...]], ...]:
         """The UNLOAD properties in a fixed order; what is left to Athena's default is left out."""
         named = (
             ("format", self.format),
             ("compression", self.compression if self.format in ("PARQUET", "ORC") else None),
             ("compression_level", self.compression_level),
             ("field_delimiter", self.field_delimiter),
+            ("partitioned_by", self.partitioned_by or None),
         )
         return tuple((name, value) for name, value in named if value is not None)

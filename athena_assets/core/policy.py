@@ -27,6 +27,10 @@ _ERRORS: dict[FailureKind, tuple[type[errors.QueryFailed], str]] = {
     FailureKind.TIMED_OUT: (errors.QueryTimedOut, "Raise the target's timeout or make the query cheaper."),
     FailureKind.CANCELLED: (errors.QueryCancelled, "Publish again if the result is still wanted."),
     FailureKind.OTHER: (errors.QueryFailed, "Read Athena's reason, then publish again."),
+    FailureKind.TOO_MANY_PARTITIONS: (
+        errors.TooManyPartitions,
+        "An UNLOAD writes at most 100 partitions: drop a partitioned_by column, or put ${partition} into the location.",
+    ),
     FailureKind.EMPTY_RESULT: (errors.EmptyResult, "Correct the query, or set on_empty='publish'."),
     FailureKind.DIRTY_LOCATION: (errors.DirtyLocation, "Look at the files, then run `athena-assets repair`."),
     FailureKind.MIXED_LOCATION: (errors.MixedLocation, "Look at the files, then run `athena-assets repair`."),

@@ -174,12 +174,16 @@ def render_location(template: str, values: Mapping[str, str]) -> str:
 
 def render_unload(query: str, destination: Location, output: OutputFormat, label: Label) -> str:
     """The statement that is sent. The newline before the parenthesis ends a comment that the query may end with."""
-    properties = ", ".join(
-        f"{name} = {value if isinstance(value, int) else quoted_literal(value)}" for name, value in output.properties()
-    )
+    properties = ", ".join(f"{name} = {_property(value)}" for name, value in output.properties())
     return (
         f"{render_label(label)}\nUNLOAD (\n{query.strip()}{_TO}{quoted_literal(str(destination))}\nWITH ({properties})"
     )
+
+
+def _property(value: str | int | tuple[str, ...]) -> str:
+    if isinstance(value, tuple):
+        return f"ARRAY[{', '.join(quoted_literal(each) for each in value)}]"
+    return str(value) if isinstance(value, int) else quoted_literal(value)
 
 
 def readdress(statement: str, destination: Location, label: Label) -> str:

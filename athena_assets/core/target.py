@@ -141,6 +141,16 @@ class Target:
             raise self.invalid(
                 "adopt_existing", "it needs mode 'staged'.", "Leave it out: direct needs an empty location."
             )
+        if self.format.partitioned_by and self.mode is Mode.DIRECT:
+            raise self.invalid(
+                "partitioned_by",
+                "Athena does not check the destination of a partitioned UNLOAD: in mode 'direct' a rerun would append.",
+                "Use mode 'staged'.",
+            )
+        if self.format.partitioned_by and self.glue_table is not None:
+            raise self.invalid(
+                "glue_table", "it can't be kept for a result with partitioned_by.", "Create that table yourself."
+            )
         if self.clean_after_failure and self.mode is not Mode.DIRECT:
             raise self.invalid(
                 "clean_after_failure", "it needs mode 'direct'.", "Leave it out: staged never leaves files."

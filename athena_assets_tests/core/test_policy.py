@@ -91,6 +91,7 @@ CLASSES = {
     FailureKind.CANCELLED: errors.QueryCancelled,
     FailureKind.OTHER: errors.QueryFailed,
     FailureKind.RESULT_INVALID: errors.ResultInvalid,
+    FailureKind.TOO_MANY_PARTITIONS: errors.TooManyPartitions,
     FailureKind.EMPTY_RESULT: errors.EmptyResult,
     FailureKind.DIRTY_LOCATION: errors.DirtyLocation,
     FailureKind.MIXED_LOCATION: errors.MixedLocation,
