@@ -13,13 +13,17 @@ export DAGSTER_DISABLE_TELEMETRY := yes
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all lint format lock clean
+.PHONY: help demo dev test test-all lint format lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: $(VENV)/.local-installed  ## show the whole thing on an AWS inside this process; no account is needed
 	@$(BIN)/python -m athena_assets.demo
+
+# exec: make waits for that very process, which stops all the others when Ctrl-C or a signal ends it.
+dev: $(VENV)/.dev-installed  ## run Dagster's UI and daemon on an embedded AWS with the sample data, until Ctrl-C
+	@exec $(BIN)/python -m athena_assets.dev $(ARGS)
 
 test: $(VENV)/.dev-installed  ## run the tests, less the long ones
 	@$(PYTEST) -m "not long" $(ARGS)
