@@ -5,10 +5,12 @@ Region, credentials and endpoint are boto3's own (AWS_REGION and so on). Nothing
 """
 
 import os
+import warnings
 from pathlib import Path
 
 import dagster as dg
 
+import athena_assets.defs
 from athena_assets.orchestration import AthenaUnloadResource
 
 
@@ -20,7 +22,18 @@ def defs() -> dg.Definitions:
         output_location=os.environ.get("ATHENA_ASSETS_OUTPUT_LOCATION", f"s3://{bucket}/athena-results/"),
     )
     return dg.Definitions.merge(
-        dg.load_from_defs_folder(path_within_project=Path(__file__).parent),
+        _targets(),
         # Steps in the run's own process: a run that is killed leaves none behind, and a run starts seconds sooner.
         dg.Definitions(resources={"athena": athena}, executor=dg.in_process_executor),
     )
+
+
+def _targets() -> dg.Definitions:
+    """Everything in defs/, as load_from_defs_folder finds it.
+
+    That one looks for a pyproject.toml above the package, and an installed wheel has none.
+    """
+    tree = dg.ComponentTree.from_module(athena_assets.defs, project_root=Path(__file__).parents[1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", dg.PreviewWarning)  # of what Dagster itself calls here
+        return tree.build_defs()

@@ -25,4 +25,4 @@ targets = [
     for name, output in FORMATS.items()
 ]
 
-assets = unload_assets(targets, group_name="nycflights")
+assets = unload_assets(targets, group_name="nycflights", checks=True)

@@ -2,26 +2,26 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 from pydantic import Field
 
-from athena_assets.core.request import Published, Reused
-from athena_assets.core.target import Target, UpstreamTable, check_disjoint
-from athena_assets.errors import AthenaAssetsError, QueryFailed, SlotBusy
+from athena_assets.core.partition import END, START
+from athena_assets.core.statement import query_placeholders
+from athena_assets.core.target import OnConflict, Target, UpstreamTable, check_disjoint
+from athena_assets.errors import InvalidTarget
+from athena_assets.orchestration.checks import build_unload_checks
 from athena_assets.orchestration.concurrency import CONCURRENCY_KEY_TAG, pool_name
-from athena_assets.orchestration.console import query_link
 from athena_assets.orchestration.failures import failure
-from athena_assets.orchestration.metadata import Metadata, outcome_metadata
-from athena_assets.orchestration.request import FORCE_TAG, forced, request_id
-from athena_assets.orchestration.resource import AthenaUnloadResource
+from athena_assets.orchestration.partitions import check_key, check_partitions
+from athena_assets.orchestration.publish import Events, Step
+from athena_assets.orchestration.request import FORCE_TAG
 from athena_assets.sql import inspect_query
-from athena_assets.unload import Publisher
 
 GLUE_CATALOG = "awsdatacatalog"  # the account's own
 
-Events = Iterator[dg.AssetMaterialization | dg.MaterializeResult[None]]
 Dependency = dg.AssetKey | dg.AssetDep | dg.AssetSpec | dg.AssetsDefinition | str
 
 
@@ -45,65 +45,79 @@ def build_unload_asset(
     description: str | None = None,
     retry_policy: dg.RetryPolicy | None = None,
     automation_condition: dg.AutomationCondition[dg.AssetKey] | None = None,
+    backfill_policy: dg.BackfillPolicy | None = None,
     resource_key: str = "athena",
 ) -> dg.AssetsDefinition:
     """The asset that publishes a target; its key is the target's name, split at `/`.
 
     All runs of it, and of its partitions, share one pool. A materialization means that readers can read the result,
-    whoever's query made it; its metadata tell (see `metadata.py`). Terminating the run stops its query. A failure is
+    whoever's query made it; its metadata tell (see `metadata.py`). Terminating the run stops its queries. A failure is
     tried again by a retry policy only if it may pass without anybody's doing.
+
+    A run that has several partitions publishes them at once, and records each as soon as it is published. Those that
+    fail are named by the step's failure and lose none of the others; a retry publishes what is missing.
+
+    Where the target's on_conflict is `skip`, a run that finds the slot busy succeeds without a materialization, and
+    what depends on the asset in that run is skipped too. An observation of the asset, and the log, say who holds it.
 
     Args:
         target: what to publish.
-        partitions_def: required if the target's location has `${partition}`, and refused if not. A backfill makes one
-            run for each partition, which is Dagster's default. A run that has several all the same publishes them one
-            after the other, and records each as soon as it is published: a later one's failure does not hide it.
+        partitions_def: required if the target's location has `${partition}`, and refused if not. With a grain it is
+            Dagster's hourly, daily, weekly or monthly one, without offsets.
         deps: None: the tables that the query reads, as AssetKey([database, table]), with the data catalog in front if
             it is not the account's own.
+        backfill_policy: None: a backfill of time partitions is one run, of others one run for each.
         retry_policy: of the step. Internal failures of Athena are tried again without one: see `Target.retries`.
         resource_key: under which an AthenaUnloadResource is found.
 
     Raises:
         InvalidTarget: if anything is wrong that can be seen without AWS.
     """
-    _check_partitions(target, partitions_def)
+    check_partitions(target, partitions_def)
     asset_key = dg.AssetKey(target.name.split("/"))
     read = inspect_query(target).tables or ()
     upstreams = [_upstream(table) for table in (read if target.upstreams is None else target.upstreams)]
+    # Not as deps: Dagster names the op's inputs after those, and tables have names that an input may not have.
+    ins = {f"table_{index}": each for index, each in enumerate(upstreams) if deps is None and each.key != asset_key}
     pool = pool_name(target)
+    if backfill_policy is None and isinstance(partitions_def, dg.TimeWindowPartitionsDefinition):
+        backfill_policy = dg.BackfillPolicy.single_run()
 
-    @dg.asset(
-        key=asset_key,
-        deps=deps,
-        # Not as deps: Dagster names the op's inputs after those, and tables have names that an input may not have.
-        ins={f"table_{index}": each for index, each in enumerate(upstreams) if deps is None and each.key != asset_key},
-        partitions_def=partitions_def,
-        required_resource_keys={resource_key},
-        kinds={"athena", "s3", target.format.format.lower()},
-        code_version=_code_version(target),
-        pool=pool,
-        op_tags={CONCURRENCY_KEY_TAG: pool},
-        group_name=group_name,
-        owners=owners,
-        tags=tags,
-        description=description or f"Published to `{target.location}`:\n\n```sql\n{target.query.strip()}\n```",
-        retry_policy=retry_policy,
-        automation_condition=automation_condition,
-    )
     def unload_asset(context: dg.AssetExecutionContext, config: UnloadConfig) -> Events:
-        resource: AthenaUnloadResource = getattr(context.resources, resource_key)
-        publisher = resource.publisher()
-        partitions = [None] if partitions_def is None else context.partition_keys
-        for partition in partitions:
-            metadata = _publish(context, publisher, target, config, partition)
-            if len(partitions) > 1:
-                # Yielded, it is stored before the next partition begins; context.log_event would keep it to the end.
-                yield dg.AssetMaterialization(asset_key, partition=partition, metadata=metadata)
-            # At the end Dagster records each partition, the ones above once more.
-            context.add_asset_metadata(metadata, partition_key=partition)
-        yield dg.MaterializeResult()
+        step = Step(context, getattr(context.resources, resource_key), target, force=config.force)
+        if partitions_def is None:
+            yield from step.publish(None)
+            return
+        keys = context.partition_keys
+        try:
+            for key in keys:
+                check_key(target, partitions_def, key)
+        except InvalidTarget as error:
+            raise failure(error, None) from error
+        yield from step.publish(keys[0]) if len(keys) == 1 else step.publish_several(keys)
 
-    return unload_asset
+    with warnings.catch_warnings():
+        # Dagster calls backfill_policy a beta feature, on every load; its version is pinned.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        return dg.asset(
+            key=asset_key,
+            deps=deps,
+            ins=ins,
+            partitions_def=partitions_def,
+            backfill_policy=backfill_policy,
+            output_required=target.on_conflict is not OnConflict.SKIP,
+            required_resource_keys={resource_key},
+            kinds={"athena", "s3", target.format.format.lower()},
+            code_version=_code_version(target),
+            pool=pool,
+            op_tags={CONCURRENCY_KEY_TAG: pool},
+            group_name=group_name,
+            owners=owners,
+            tags=tags,
+            description=description or f"Published to `{target.location}`:\n\n```sql\n{target.query.strip()}\n```",
+            retry_policy=retry_policy,
+            automation_condition=automation_condition,
+        )(unload_asset)
 
 
 def unload_assets(
@@ -115,13 +129,16 @@ def unload_assets(
     tags: Mapping[str, str] | None = None,
     retry_policy: dg.RetryPolicy | None = None,
     automation_condition: dg.AutomationCondition[dg.AssetKey] | None = None,
+    backfill_policy: dg.BackfillPolicy | None = None,
+    checks: bool = False,
     resource_key: str = "athena",
 ) -> list[dg.AssetsDefinition]:
     """An asset for each target, after the checks across them.
 
     Args:
         targets: no two may have a name, or write to one place.
-        partitions_def: of those targets that are partitioned.
+        partitions_def, backfill_policy: of those targets that are partitioned.
+        checks: also return the checks of `build_unload_checks`; each is one more step in the runs of its asset.
 
     For the others see `build_unload_asset`.
 
@@ -130,8 +147,8 @@ def unload_assets(
     """
     check_disjoint(list(targets))
     if partitions_def is not None and targets and not any(target.partitioned for target in targets):
-        _check_partitions(targets[0], partitions_def)
-    return [
+        check_partitions(targets[0], partitions_def)
+    assets = [
         build_unload_asset(
             target,
             partitions_def=partitions_def if target.partitioned else None,
@@ -140,65 +157,14 @@ def unload_assets(
             tags=tags,
             retry_policy=retry_policy,
             automation_condition=automation_condition,
+            backfill_policy=backfill_policy if target.partitioned else None,
             resource_key=resource_key,
         )
         for target in targets
     ]
-
-
-def _publish(
-    context: dg.AssetExecutionContext, publisher: Publisher, target: Target, config: UnloadConfig, partition: str | None
-) -> Metadata:
-    wish = request_id(context.run, context.instance, context.asset_key, partition)
-    try:
-        outcome = publisher.unload(
-            target,
-            partition=partition,
-            request_id=wish,
-            force=forced(context.run, config.force, target),
-            run=context.run.run_id,
-            observe=context.log.info,
-        )
-    except AthenaAssetsError as error:
-        query_id = error.query_id if isinstance(error, QueryFailed | SlotBusy) else None
-        raise failure(error, None if query_id is None else query_link(publisher, query_id)) from error
-    return outcome_metadata(
-        outcome,
-        request_id=wish,
-        location=target.location_for(partition),
-        partition=partition,
-        console_url=query_link(publisher, outcome.publication.query_id),
-        columns=_column_schema(context, publisher, target, outcome, partition),
-    )
-
-
-def _column_schema(
-    context: dg.AssetExecutionContext,
-    publisher: Publisher,
-    target: Target,
-    outcome: Published | Reused,
-    partition: str | None,
-) -> dg.TableSchema | None:
-    """The result is published, so that a schema that can't be read fails nothing."""
-    try:
-        columns = publisher.columns(target, outcome, partition=partition)
-    except AthenaAssetsError as error:
-        context.log.warning("The column schema is left out: %s", error)
-        return None
-    return None if columns is None else dg.TableSchema([dg.TableColumn(each.name, each.type) for each in columns])
-
-
-def _check_partitions(target: Target, partitions_def: dg.PartitionsDefinition | None) -> None:
-    if target.partitioned and partitions_def is None:
-        raise target.invalid(
-            "location", "it has ${partition}, and the asset has no partitions.", "Give the asset a partitions_def."
-        )
-    if not target.partitioned and partitions_def is not None:
-        raise target.invalid(
-            "location",
-            "the asset has partitions, and the location no ${partition}: each would replace the one before.",
-            "Put ${partition} into the location, or leave partitions_def out.",
-        )
+    if not checks:
+        return assets
+    return [*assets, *(check for target in targets for check in build_unload_checks(target, resource_key=resource_key))]
 
 
 def _upstream(table: UpstreamTable) -> dg.AssetIn:
@@ -215,7 +181,7 @@ def _upstream(table: UpstreamTable) -> dg.AssetIn:
 
 
 def _code_version(target: Target) -> str:
-    """Changes with everything that decides what is published, and where."""
+    """Changes with everything that decides which bytes are published, and where: not with how."""
     parts = [
         target.query,
         target.format.properties(),
@@ -224,4 +190,6 @@ def _code_version(target: Target) -> str:
         target.database,
         target.location,
     ]
+    if query_placeholders(target.query) & {START, END}:
+        parts.append(str(target.grain))
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]

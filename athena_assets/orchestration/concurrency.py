@@ -1,14 +1,16 @@
 """The name under which Dagster counts the runs of one target.
 
-A throttle, and no guarantee: two processes that claim a pool's only place at one moment can both get it. That one of
-them publishes is the register's doing. How many queries N runs of one target start when they are launched at once:
+A limit throttles; the register guarantees. Two processes that claim a pool's only place at one moment can both get it,
+and runs that a limit keeps apart are still runs: whether one publishes, joins or reuses is decided by the register
+alone. How many queries N runs of one target start when they are launched at once:
 
-| upstream versions | no limit                       | one at a time by the pool         |
-|-------------------|--------------------------------|-----------------------------------|
-| known             | 1; the others join or reuse it | 1; the others reuse it            |
-| unknown           | 1 for all that overlap with it | up to N: there is nothing to join |
+| upstream versions | no limit                       | one at a time by the pool                    |
+|-------------------|--------------------------------|----------------------------------------------|
+| known             | 1; the others join or reuse it | 1; the others reuse it                       |
+| unknown           | 1 for all that overlap with it | N, one after another: there is none to join  |
 
-The pool saves what waiting runs would hold (a process each), and keeps forced runs in line.
+So the pool does not always save queries: over unknown versions it keeps apart what would have been shared. It saves
+what waiting runs would hold (a process each), and keeps forced runs in line.
 """
 
 from athena_assets.core.target import Target

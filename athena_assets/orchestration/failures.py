@@ -1,5 +1,7 @@
 """How a typed error becomes a failure that Dagster shows, and retries or not."""
 
+from collections.abc import Mapping
+
 import dagster as dg
 
 from athena_assets import errors
@@ -13,22 +15,59 @@ _MAY_PASS = (
     errors.QueryInternalError,
 )
 
+_TOLD_IN_FULL = 10  # failed partitions of one step; all of them are in the metadata
+
+
+def may_pass(error: errors.AthenaAssetsError) -> bool:
+    """Whether it may pass without anybody's doing: all that a retry policy applies to.
+
+    Another run of a query that has a mistake, timed out or was cancelled costs money and ends the same way; and a slot
+    that is blocked waits for a human.
+    """
+    return isinstance(error, _MAY_PASS)
+
+
+def query_of(error: errors.AthenaAssetsError) -> str | None:
+    """The query that the error is about, if it is about one."""
+    return error.query_id if isinstance(error, errors.QueryFailed | errors.SlotBusy) else None
+
 
 def failure(error: errors.AthenaAssetsError, console_url: str | None) -> dg.Failure:
-    """A failed step with the error's parts as metadata; raise it `from` the error.
-
-    A RetryPolicy of the asset applies to what may pass without anybody's doing, and to nothing else: another run of a
-    query that has a mistake, timed out or was cancelled costs money and ends the same way.
-    """
+    """A failed step with the error's parts as metadata; raise it `from` the error."""
     metadata: dict[str, dg.MetadataValue] = {
         "athena_assets/error": dg.MetadataValue.text(type(error).__name__),
         "athena_assets/subject": dg.MetadataValue.text(error.subject),
         "athena_assets/next_step": dg.MetadataValue.text(error.next_step),
     }
-    if isinstance(error, errors.QueryFailed | errors.SlotBusy) and error.query_id is not None:
-        metadata["athena_assets/query_id"] = dg.MetadataValue.text(error.query_id)
+    query_id = query_of(error)
+    if query_id is not None:
+        metadata["athena_assets/query_id"] = dg.MetadataValue.text(query_id)
         if console_url is not None:
             metadata["athena_assets/query_console"] = dg.MetadataValue.url(console_url)
     if isinstance(error, errors.SlotBusy):
         metadata["athena_assets/owner"] = dg.MetadataValue.text(error.owner)
-    return dg.Failure(f"{type(error).__name__}: {error}", metadata=metadata, allow_retries=isinstance(error, _MAY_PASS))
+    return dg.Failure(f"{type(error).__name__}: {error}", metadata=metadata, allow_retries=may_pass(error))
+
+
+def failures(failed: Mapping[str, errors.AthenaAssetsError], *, of: int) -> dg.Failure:
+    """The one failure of a step in which some of `of` partitions were not published; the others were.
+
+    It is tried again only if every one of them may pass: a retry would run the others' queries for nothing.
+    """
+    told = [f"{key}: {type(error).__name__}: {error}" for key, error in list(failed.items())[:_TOLD_IN_FULL]]
+    if len(failed) > len(told):
+        told.append(f"and {len(failed) - len(told)} more: see the metadata.")
+    metadata: dict[str, dg.MetadataValue] = {
+        "athena_assets/failed_partitions": dg.MetadataValue.json(
+            {
+                key: {
+                    "error": type(error).__name__,
+                    "query_id": query_of(error),
+                    "next_step": error.next_step,
+                }
+                for key, error in failed.items()
+            }
+        )
+    }
+    description = "\n".join([f"{len(failed)} of {of} partitions were not published.", *told])
+    return dg.Failure(description, metadata=metadata, allow_retries=all(may_pass(error) for error in failed.values()))

@@ -2,8 +2,9 @@
 
 Three groups of keys, so that sums over materializations come out right:
 
-- about the request: `request_id`, `reused`, `attempts`, `waited_seconds`, `cost_estimate_usd`;
-- about the publication that it got: `generation`, `published_at`, `rows`, `files`, `bytes`, the `dagster/` keys;
+- about the request: `request_id`, `mode`, `reused`, `attempts`, `waited_seconds`, `cost_estimate_usd`;
+- about the publication that it got: `generation`, `published_at`, `rows`, `files`, `bytes`, the `dagster/` keys, and
+  `restored_from_fence` if it is a kept result that was brought back;
 - about the query that made that publication, `query_*`. With `reused` true, that query was started for
   `reused_from_request` in `reused_from_run`, and its bytes and seconds are not this request's.
 
@@ -15,8 +16,8 @@ import uuid
 
 import dagster as dg
 
-from athena_assets.core.location import Location
-from athena_assets.core.request import Published, Reused
+from athena_assets.core.request import Published, Reused, Skipped
+from athena_assets.core.target import Target
 
 Metadata = dict[str, dg.MetadataValue]
 
@@ -29,8 +30,8 @@ _LEAST_MB = 10
 def outcome_metadata(
     outcome: Published | Reused,
     *,
+    target: Target,
     request_id: str,
-    location: Location,
     partition: str | None,
     console_url: str | None,
     columns: dg.TableSchema | None,
@@ -38,8 +39,8 @@ def outcome_metadata(
     """Every figure that the outcome holds, typed for Dagster's UI; keys as in the module's text.
 
     Args:
+        target: what was published.
         request_id: this request's id.
-        location: where the result was published.
         partition: its key, which decides between `dagster/partition_row_count` and `dagster/row_count`.
         console_url: the query in the Athena console, if it can be linked to.
         columns: the schema that was read from a published file.
@@ -48,13 +49,16 @@ def outcome_metadata(
     statistics = publication.statistics
     row_count = "dagster/row_count" if partition is None else "dagster/partition_row_count"
     known: dict[str, dg.MetadataValue | None] = {
-        "dagster/uri": dg.MetadataValue.text(str(location)),
+        "dagster/uri": dg.MetadataValue.text(str(target.location_for(partition))),
+        "dagster/table_name": None if target.glue_table is None else dg.MetadataValue.text(target.glue_table),
         row_count: _int(publication.rows),
         "dagster/column_schema": None if columns is None else dg.MetadataValue.table_schema(columns),
         "athena_assets/request_id": dg.MetadataValue.text(request_id),
+        "athena_assets/mode": dg.MetadataValue.text(str(target.mode)),
         **_request(outcome),
         "athena_assets/generation": dg.MetadataValue.text(publication.generation),
         "athena_assets/published_at": dg.MetadataValue.timestamp(publication.at),
+        "athena_assets/restored_from_fence": _int(publication.restored),
         "athena_assets/rows": _int(publication.rows),
         "athena_assets/files": _int(publication.files),
         "athena_assets/bytes": _int(publication.bytes),
@@ -64,6 +68,18 @@ def outcome_metadata(
         "athena_assets/query_queue_seconds": _seconds(statistics.queue_ms),
         "athena_assets/query_engine_seconds": _seconds(statistics.engine_ms),
         "athena_assets/query_total_seconds": _seconds(statistics.total_ms),
+    }
+    return {key: value for key, value in known.items() if value is not None}
+
+
+def skipped_metadata(outcome: Skipped, *, request_id: str, console_url: str | None) -> Metadata:
+    """Who holds the slot, for the observation of an asset that was skipped."""
+    known: dict[str, dg.MetadataValue | None] = {
+        "athena_assets/skipped": dg.MetadataValue.bool(True),
+        "athena_assets/request_id": dg.MetadataValue.text(request_id),
+        "athena_assets/owner": dg.MetadataValue.text(outcome.owner),
+        "athena_assets/query_id": None if outcome.query_id is None else dg.MetadataValue.text(outcome.query_id),
+        "athena_assets/query_console": None if console_url is None else dg.MetadataValue.url(console_url),
     }
     return {key: value for key, value in known.items() if value is not None}
 

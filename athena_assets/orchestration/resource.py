@@ -1,5 +1,9 @@
 """The Dagster resource: settings in, publisher out."""
 
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
 import dagster as dg
 from pydantic import Field, PrivateAttr
 from pydantic.config import JsonDict
@@ -61,6 +65,7 @@ class AthenaUnloadResource(dg.ConfigurableResource["AthenaUnloadResource"]):
     )
 
     _publisher: Publisher | None = PrivateAttr(default=None)
+    _open: list[Generator[Any]] = PrivateAttr(default_factory=list)
 
     def publisher(self) -> Publisher:
         """The one publisher of this resource; Dagster makes a resource for each run. No call is sent by making it."""
@@ -78,3 +83,18 @@ class AthenaUnloadResource(dg.ConfigurableResource["AthenaUnloadResource"]):
             )
             self._publisher = Publisher(settings, lease_seconds=self.lease_seconds)
         return self._publisher
+
+    @contextmanager
+    def closing(self, publications: Generator[Any]) -> Iterator[None]:
+        """Closes an iteration over publications, which stops those under way, at its end or else with the resource."""
+        self._open.append(publications)
+        try:
+            yield
+        finally:
+            self._open.remove(publications)
+            publications.close()
+
+    def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
+        """Dagster's hook: the run (or its part in this process) is over, in whatever way."""
+        for publications in self._open:
+            publications.close()

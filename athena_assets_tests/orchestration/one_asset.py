@@ -1,8 +1,10 @@
 """A code location with one asset, for runs in processes of their own. The environment says where it publishes."""
 
 import json
+import logging
 import os
-from collections.abc import Mapping
+import signal
+from collections.abc import Mapping, Sequence
 
 import dagster as dg
 
@@ -13,7 +15,9 @@ from athena_assets_tests.e2e.lake import LEASE, Lake
 ASSET = "numbers"
 
 
-def environment(lake: Lake, target: Target, dagster_home: str | os.PathLike[str]) -> Mapping[str, str]:
+def environment(
+    lake: Lake, target: Target, dagster_home: str | os.PathLike[str], partitions: Sequence[str] = ()
+) -> Mapping[str, str]:
     """What such a process needs beside the environment of the test's own process."""
     return lake.aws.environment() | {
         "DAGSTER_HOME": str(dagster_home),
@@ -22,6 +26,7 @@ def environment(lake: Lake, target: Target, dagster_home: str | os.PathLike[str]
         "TEST_DATABASE": target.database,
         "TEST_REUSE": str(target.reuse),
         "TEST_UPSTREAMS": json.dumps([[table.database, table.name] for table in target.upstreams or ()]),
+        "TEST_PARTITIONS": json.dumps(partitions),
         "TEST_RESULTS": str(lake.settings.output_location),
     }
 
@@ -36,13 +41,36 @@ def defs() -> dg.Definitions:
         reuse=os.environ["TEST_REUSE"],
         upstreams=tuple(UpstreamTable(*names) for names in json.loads(os.environ["TEST_UPSTREAMS"])) or None,
     )
+    keys = json.loads(os.environ["TEST_PARTITIONS"])
+    asset = build_unload_asset(
+        target,
+        partitions_def=dg.StaticPartitionsDefinition(keys) if keys else None,
+        backfill_policy=dg.BackfillPolicy.single_run() if keys else None,
+    )
     athena = AthenaUnloadResource(output_location=os.environ["TEST_RESULTS"], lease_seconds=LEASE)
     return dg.Definitions(
-        assets=[build_unload_asset(target)],
+        assets=[asset],
         jobs=[dg.define_asset_job("numbers_job", [ASSET])],
         resources={"athena": athena},
+        loggers={"terminating": terminating},
         executor=dg.in_process_executor,
     )
+
+
+class Terminating(logging.Handler):
+    """Terminates the run while Dagster stores a materialization: our code is not on the stack then."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if "ASSET_MATERIALIZATION" in record.getMessage():
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@dg.logger
+def terminating(_: dg.InitLoggerContext) -> logging.Logger:
+    logger = logging.getLogger("terminating")
+    logger.setLevel(logging.DEBUG)
+    logger.addHandler(Terminating())
+    return logger
 
 
 def numbers_job() -> dg.JobDefinition:

@@ -5,8 +5,22 @@ from typing import Any
 
 import dagster as dg
 
+from athena_assets import Target
 from athena_assets.orchestration import AthenaUnloadResource
 from athena_assets_tests.e2e.lake import LEASE, Lake
+
+SIZES = dg.StaticPartitionsDefinition(["10", "20", "30"])
+SMALLER = "SELECT n FROM numbers WHERE n < CAST(${partition} AS BIGINT)"
+
+
+def sized(lake: Lake, **changes: Any) -> Target:
+    """A target with a slot for each size, which holds the numbers below it."""
+    return lake.target("sized", query=SMALLER, location=f"s3://{lake.bucket}/sized/${{partition}}/", **changes)
+
+
+def at(target: Target, partition: str) -> str:
+    """The location of one slot."""
+    return str(target.location_for(partition))
 
 
 def resource(lake: Lake) -> AthenaUnloadResource:
@@ -52,3 +66,16 @@ def recorded(result: dg.ExecuteInProcessResult) -> list[dict[str, Any]]:
 
 def partitions(result: dg.ExecuteInProcessResult) -> Sequence[str | None]:
     return [event.materialization.partition for event in result.get_asset_materialization_events()]
+
+
+def failure_of(result: dg.ExecuteInProcessResult) -> tuple[str, dict[str, Any]]:
+    """The description and the metadata of the failed step, as the UI shows them."""
+    assert not result.success
+    [event] = result.get_step_failure_events()
+    data = event.step_failure_data
+    assert data.error is not None
+    assert data.user_failure_data is not None
+    assert data.user_failure_data.description is not None
+    return data.user_failure_data.description, {
+        key: value.value for key, value in data.user_failure_data.metadata.items()
+    }

@@ -3,15 +3,13 @@
 import pytest
 
 from athena_assets import errors
-from athena_assets.orchestration.failures import failure
+from athena_assets.orchestration.failures import failure, failures
 
 TEXTS = {"not_done": "Nothing was published.", "next_step": "Try again."}
 ALL: set[type[errors.AthenaAssetsError]] = {
     kind
     for kind in vars(errors).values()
-    if isinstance(kind, type)
-    and issubclass(kind, errors.AthenaAssetsError)
-    and kind not in (errors.AthenaAssetsError, errors.QueryFailed)
+    if isinstance(kind, type) and issubclass(kind, errors.AthenaAssetsError) and kind is not errors.AthenaAssetsError
 }
 MAY_PASS = {
     errors.OutcomeUnknown,
@@ -20,6 +18,27 @@ MAY_PASS = {
     errors.PublicationLost,
     errors.QueryThrottled,
     errors.QueryInternalError,
+}
+NEEDS_SOMEBODY = {
+    errors.InvalidTarget,
+    errors.LocationNotEmpty,
+    errors.AccessDenied,
+    errors.RegisterVanished,
+    errors.RegisterUnreadable,
+    errors.NotKept,
+    errors.NotBlocked,
+    errors.RequestConflict,
+    errors.WorkgroupConflict,
+    errors.QueryUserError,
+    errors.ScanLimitExceeded,
+    errors.QueryTimedOut,
+    errors.QueryCancelled,
+    errors.EmptyResult,
+    errors.DirtyLocation,
+    errors.MixedLocation,
+    errors.TooManyPartitions,
+    errors.ResultInvalid,
+    errors.QueryFailed,  # raised itself for what Athena gives no kind
 }
 
 
@@ -31,6 +50,11 @@ def example(kind: type[errors.AthenaAssetsError]) -> errors.AthenaAssetsError:
     if issubclass(kind, errors.QueryFailed):
         return kind("s3://b/p/", "SYNTAX_ERROR", query_id="1234", next_step="Mend it.")
     return kind("s3://b/p/", "It happened.", **TEXTS)
+
+
+def test_every_error_is_classified() -> None:
+    assert MAY_PASS | NEEDS_SOMEBODY == ALL
+    assert not MAY_PASS & NEEDS_SOMEBODY
 
 
 @pytest.mark.parametrize("kind", sorted(ALL, key=str))
@@ -54,3 +78,38 @@ def test_a_failed_query_is_linked_to() -> None:
 
 def test_a_busy_slot_names_its_owner() -> None:
     assert failure(example(errors.SlotBusy), None).metadata["athena_assets/owner"].value == "process 1 on h"
+
+
+def test_several_failures_are_one_that_names_each_partition() -> None:
+    shown = failures({"2026-01-01": example(errors.QueryUserError), "2026-01-03": example(errors.AccessDenied)}, of=5)
+    assert shown.description is not None
+    assert shown.description.startswith("2 of 5 partitions were not published.\n2026-01-01: QueryUserError: ")
+    assert "\n2026-01-03: AccessDenied: " in shown.description
+    assert shown.metadata["athena_assets/failed_partitions"].value == {
+        "2026-01-01": {"error": "QueryUserError", "query_id": "1234", "next_step": "Mend it."},
+        "2026-01-03": {"error": "AccessDenied", "query_id": None, "next_step": "Try again."},
+    }
+
+
+def test_many_failures_are_told_in_the_metadata() -> None:
+    shown = failures({f"k{number:02d}": example(errors.AccessDenied) for number in range(30)}, of=30)
+    assert shown.description is not None
+    assert "k09" in shown.description
+    assert "k10" not in shown.description
+    assert shown.description.endswith("and 20 more: see the metadata.")
+    told = shown.metadata["athena_assets/failed_partitions"].value
+    assert isinstance(told, dict)
+    assert len(told) == 30
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        ((errors.QueryInternalError, errors.ServiceUnavailable), True),
+        ((errors.QueryInternalError, errors.QueryUserError), False),
+    ],
+)
+def test_several_failures_are_tried_again_only_if_all_may_pass(
+    kinds: tuple[type[errors.AthenaAssetsError], ...], expected: bool
+) -> None:
+    assert failures({kind.__name__: example(kind) for kind in kinds}, of=9).allow_retries is expected

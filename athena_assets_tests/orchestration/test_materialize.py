@@ -8,31 +8,10 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from athena_assets import Target
 from athena_assets.orchestration import build_unload_asset
 from athena_assets_tests.e2e.lake import LEASE, ROWS, Lake, wait_until
 from athena_assets_tests.orchestration import one_asset
-from athena_assets_tests.orchestration.runs import partitions, recorded, run
-
-SIZES = dg.StaticPartitionsDefinition(["10", "20", "30"])
-SMALLER = "SELECT n FROM numbers WHERE n < CAST(${partition} AS BIGINT)"
-
-
-def sized(lake: Lake, **changes: Any) -> Target:
-    return lake.target("sized", query=SMALLER, location=f"s3://{lake.bucket}/sized/${{partition}}/", **changes)
-
-
-def failure_of(result: dg.ExecuteInProcessResult) -> tuple[str, dict[str, Any]]:
-    """The description and the metadata of the failed step, as the UI shows them."""
-    assert not result.success
-    [event] = result.get_step_failure_events()
-    data = event.step_failure_data
-    assert data.error is not None
-    assert data.user_failure_data is not None
-    assert data.user_failure_data.description is not None
-    return data.user_failure_data.description, {
-        key: value.value for key, value in data.user_failure_data.metadata.items()
-    }
+from athena_assets_tests.orchestration.runs import SIZES, failure_of, partitions, recorded, resource, run, sized
 
 
 def test_every_figure_is_what_athena_and_s3_say(lake: Lake, instance: dg.DagsterInstance) -> None:
@@ -53,6 +32,7 @@ def test_every_figure_is_what_athena_and_s3_say(lake: Lake, instance: dg.Dagster
         "dagster/column_schema": dg.TableSchema(columns=[dg.TableColumn("n", "bigint")]),
         "athena_assets/request_id": f"{result.run_id}/mart/numbers",
         "athena_assets/generation": register.publication.generation,
+        "athena_assets/mode": "staged",
         "athena_assets/reused": False,
         "athena_assets/attempts": 1,
         "athena_assets/waited_seconds": 0.0,
@@ -142,34 +122,6 @@ def test_a_partitions_run_publishes_that_partition(lake: Lake, instance: dg.Dags
     assert lake.rows(f"s3://{lake.bucket}/sized/") == Counter(range(20))
 
 
-RANGE = {"dagster/asset_partition_range_start": "10", "dagster/asset_partition_range_end": "30"}
-
-
-def test_a_run_of_several_partitions_records_each_with_its_own_figures(
-    lake: Lake, instance: dg.DagsterInstance
-) -> None:
-    result = run(lake, build_unload_asset(sized(lake), partitions_def=SIZES), instance, tags=RANGE)
-    assert result.success
-    rows = {
-        (partition, metadata["dagster/partition_row_count"])
-        for partition, metadata in zip(partitions(result), recorded(result), strict=True)
-    }
-    assert rows == {("10", 10), ("20", 20), ("30", 30)}
-    for partition in SIZES.get_partition_keys():
-        lake.assert_published_once(f"s3://{lake.bucket}/sized/{partition}/", range(int(partition)))
-
-
-def test_partitions_that_were_published_stay_recorded_when_a_later_one_fails(
-    lake: Lake, instance: dg.DagsterInstance
-) -> None:
-    lake.aws.faults.fail_queries(sql_contains="'30'", error_category=2, retryable=False)
-    asset = build_unload_asset(sized(lake), partitions_def=SIZES)
-    result = run(lake, asset, instance, tags=RANGE)
-    assert not result.success
-    assert partitions(result) == ["10", "20"]
-    assert [metadata["dagster/partition_row_count"] for metadata in recorded(result)] == [10, 20]
-
-
 def test_a_users_error_is_not_tried_again_by_a_retry_policy(lake: Lake, instance: dg.DagsterInstance) -> None:
     target = lake.target(query="SELECT no_such_column FROM numbers")
     result = run(lake, build_unload_asset(target, retry_policy=dg.RetryPolicy(max_retries=2)), instance)
@@ -190,6 +142,65 @@ def test_an_internal_failure_is_tried_again_as_the_same_wish(lake: Lake, instanc
     assert metadata["athena_assets/request_id"] == f"{result.run_id}/again"
     assert [query.state for query in lake.queries(target.location)] == ["FAILED", "SUCCEEDED"]
     lake.assert_published_once(target.location)
+
+
+def test_a_busy_slot_is_skipped_by_policy_and_its_holder_is_named(lake: Lake, instance: dg.DagsterInstance) -> None:
+    target = lake.target(on_conflict="skip")
+    asset = build_unload_asset(target)
+    hold = lake.aws.faults.hold_queries()
+    holder = threading.Thread(target=run, args=(lake, asset), daemon=True)
+    holder.start()
+    [query_id] = wait_until(lambda: lake.aws.faults.held(hold), "a query is held")
+    register = wait_until(lambda: (found := lake.register(target.location)) and found.state == "running" and found, "")
+    result = run(lake, asset, instance)
+    assert lake.aws.faults.held(hold) == [query_id]
+    lake.aws.faults.release(hold)
+    holder.join(30)
+    assert result.success
+    assert recorded(result) == []
+    assert instance.get_latest_materialization_event(asset.key) is None
+    [line] = [each.user_message for each in instance.all_logs(result.run_id) if "skipped" in each.user_message]
+    assert query_id in line
+    assert register.owner.run in line
+    [observation] = [
+        event.asset_observation_data.asset_observation
+        for event in result.all_events
+        if event.event_type is dg.DagsterEventType.ASSET_OBSERVATION
+    ]
+    told = {key: value.value for key, value in observation.metadata.items()}
+    assert str(told.pop("athena_assets/owner")) in line
+    assert told == {
+        "athena_assets/skipped": True,
+        "athena_assets/request_id": f"{result.run_id}/{target.name}",
+        "athena_assets/query_id": query_id,
+    }
+    [metadata] = recorded(run(lake, asset, instance))  # the slot is free again
+    assert metadata["athena_assets/query_id"] == query_id
+    lake.assert_published_once(target.location)
+
+
+def test_a_run_that_skips_skips_what_depends_on_it(lake: Lake, instance: dg.DagsterInstance) -> None:
+    target = lake.target(on_conflict="skip")
+    asset = build_unload_asset(target)
+    ran: list[str] = []
+
+    @dg.asset(deps=[asset])
+    def report() -> None:
+        ran.append("report")
+
+    def both() -> dg.ExecuteInProcessResult:
+        return dg.materialize([asset, report], instance=instance, resources={"athena": resource(lake)})
+
+    hold = lake.aws.faults.hold_queries()
+    holder = threading.Thread(target=run, args=(lake, asset), daemon=True)
+    holder.start()
+    wait_until(lambda: lake.aws.faults.held(hold), "a query is held")
+    assert both().success
+    assert ran == []
+    lake.aws.faults.release(hold)
+    holder.join(30)
+    assert both().success
+    assert ran == ["report"]
 
 
 def test_a_busy_slot_fails_by_policy_and_names_the_holder(lake: Lake, instance: dg.DagsterInstance) -> None:

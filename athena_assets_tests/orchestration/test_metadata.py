@@ -6,14 +6,14 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from athena_assets import AwsSettings, Published, Publisher, Reused
-from athena_assets.core.location import parse_location
+from athena_assets import AwsSettings, Published, Publisher, Reused, Target
 from athena_assets.core.register import Publication, Statistics
 from athena_assets.orchestration.console import query_link
 from athena_assets.orchestration.metadata import cost_estimate_usd, outcome_metadata
 
 MB = 2**20
 RUN = "0b6b8c3e-8a3e-4c5c-9b7e-0d7a5f6f3f10"
+TARGET = Target(name="mart", query="SELECT 1 AS one", location="s3://lake/mart/")
 PUBLICATION = Publication(
     generation="a" * 64,
     definition="b" * 64,
@@ -34,8 +34,8 @@ PUBLICATION = Publication(
 
 def metadata(outcome: Published | Reused, **changes: Any) -> dict[str, dg.MetadataValue]:
     arguments: dict[str, Any] = {
+        "target": TARGET,
         "request_id": "ours",
-        "location": parse_location("s3://lake/mart/"),
         "partition": None,
         "console_url": None,
         "columns": None,
@@ -89,6 +89,21 @@ def test_a_caller_without_dagster_may_have_recorded_any_text() -> None:
     of_reused = metadata(Reused(publication))
     assert of_reused["athena_assets/reused_from_run"] == dg.MetadataValue.text("nightly batch")
     assert "athena_assets/reused_from_run" not in metadata(Reused(replace(PUBLICATION, run=None)))
+
+
+def test_a_kept_result_that_was_brought_back_names_the_fence_that_it_had() -> None:
+    brought_back = metadata(Reused(replace(PUBLICATION, restored=3)))
+    assert brought_back["athena_assets/restored_from_fence"] == dg.MetadataValue.int(3)
+    assert "athena_assets/restored_from_fence" not in metadata(Reused(PUBLICATION))
+
+
+def test_the_mode_and_the_glue_table_are_those_of_the_target() -> None:
+    plain = metadata(Published(PUBLICATION))
+    assert plain["athena_assets/mode"] == dg.MetadataValue.text("staged")
+    assert "dagster/table_name" not in plain
+    found = metadata(Published(PUBLICATION), target=replace(TARGET, mode="direct", glue_table="mart.orders"))
+    assert found["athena_assets/mode"] == dg.MetadataValue.text("direct")
+    assert found["dagster/table_name"] == dg.MetadataValue.text("mart.orders")
 
 
 def test_values_have_the_types_that_dagsters_ui_renders() -> None:

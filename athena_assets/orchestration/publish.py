@@ -1,0 +1,137 @@
+"""What the step of an asset does: one publication, or those of several partitions at once."""
+
+from collections.abc import Generator, Iterator, Sequence
+
+import dagster as dg
+
+from athena_assets.core.request import Published, Reused, Skipped
+from athena_assets.core.target import Target
+from athena_assets.errors import AthenaAssetsError
+from athena_assets.orchestration.console import query_link
+from athena_assets.orchestration.failures import failure, failures, query_of
+from athena_assets.orchestration.metadata import Metadata, outcome_metadata, skipped_metadata
+from athena_assets.orchestration.request import forced, request_id
+from athena_assets.orchestration.resource import AthenaUnloadResource
+
+Events = Iterator[dg.AssetMaterialization | dg.AssetObservation | dg.MaterializeResult[None]]
+
+
+class Step:
+    """One step of a run: the target of its asset, and the publisher of its resource."""
+
+    def __init__(
+        self, context: dg.AssetExecutionContext, resource: AthenaUnloadResource, target: Target, *, force: bool
+    ) -> None:
+        self._context = context
+        self._resource = resource
+        self._publisher = resource.publisher()
+        self._target = target
+        self._force = force
+
+    def publish(self, partition: str | None) -> Events:
+        """One publication; nothing but an observation if another caller holds the slot and the target skips then.
+
+        Raises:
+            dg.Failure: nothing was published.
+        """
+        context = self._context
+        try:
+            outcome = self._publisher.unload(
+                self._target,
+                partition=partition,
+                request_id=self._wish(partition),
+                force=forced(context.run, self._force, self._target),
+                run=context.run.run_id,
+                observe=context.log.info,
+            )
+        except AthenaAssetsError as error:
+            query_id = query_of(error)
+            raise failure(error, None if query_id is None else query_link(self._publisher, query_id)) from error
+        if isinstance(outcome, Skipped):
+            yield self._skipped(outcome, partition)
+        else:
+            context.add_asset_metadata(self._metadata(outcome, partition), partition_key=partition)
+            yield dg.MaterializeResult()
+
+    def publish_several(self, partitions: Sequence[str]) -> Events:
+        """All of them at once, each recorded as soon as its readers can read it; one's failure ends no other.
+
+        Raises:
+            dg.Failure: names the partitions that were not published; the others are, and are recorded.
+        """
+        context = self._context
+        failed: dict[str, AthenaAssetsError] = {}
+        skipped = False
+        for partition, outcome in self._outcomes(partitions):
+            if isinstance(outcome, AthenaAssetsError):
+                context.log.error("%s: %s: %s", partition, type(outcome).__name__, outcome)
+                failed[partition] = outcome
+            elif isinstance(outcome, Skipped):
+                skipped = True
+                yield self._skipped(outcome, partition)
+            else:
+                metadata = self._metadata(outcome, partition)
+                context.add_asset_metadata(metadata, partition_key=partition)
+                # Yielded, it is stored at once; context.log_event would keep it to the end.
+                yield dg.AssetMaterialization(context.asset_key, partition=partition, metadata=metadata)
+        if failed:
+            raise failures(failed, of=len(partitions))
+        if not skipped:
+            # Needed for what follows in the run. With it Dagster records each partition once more.
+            yield dg.MaterializeResult()
+
+    def _outcomes(
+        self, partitions: Sequence[str]
+    ) -> Iterator[tuple[str, Published | Reused | Skipped | AthenaAssetsError]]:
+        context = self._context
+        try:
+            outcomes = self._publisher.unload_partitions(
+                self._target,
+                partitions,
+                request_id=self._wish,
+                force=forced(context.run, self._force, self._target),
+                run=context.run.run_id,
+                observe=lambda partition, line: context.log.info("%s: %s", partition, line),
+            )
+            assert isinstance(outcomes, Generator)
+            # Interrupted while it stores what we yielded, Dagster drops our generator without closing it.
+            with self._resource.closing(outcomes):
+                yield from outcomes
+        except AthenaAssetsError as error:
+            raise failure(error, None) from error  # of no single partition: nothing was started
+
+    def _wish(self, partition: str | None) -> str:
+        return request_id(self._context.run, self._context.instance, self._context.asset_key, partition)
+
+    def _skipped(self, outcome: Skipped, partition: str | None) -> dg.AssetObservation:
+        context, link = self._context, None
+        if outcome.query_id is not None:
+            link = query_link(self._publisher, outcome.query_id)
+        which = "" if partition is None else f"{partition}: "
+        query = "" if outcome.query_id is None else f", query {outcome.query_id}"
+        context.log.warning("%sskipped, not materialized: the slot is held by %s%s", which, outcome.owner, query)
+        return dg.AssetObservation(
+            context.asset_key,
+            partition=partition,
+            description="Skipped: another caller holds the slot.",
+            metadata=skipped_metadata(outcome, request_id=self._wish(partition), console_url=link),
+        )
+
+    def _metadata(self, outcome: Published | Reused, partition: str | None) -> Metadata:
+        return outcome_metadata(
+            outcome,
+            target=self._target,
+            request_id=self._wish(partition),
+            partition=partition,
+            console_url=query_link(self._publisher, outcome.publication.query_id),
+            columns=self._column_schema(outcome, partition),
+        )
+
+    def _column_schema(self, outcome: Published | Reused, partition: str | None) -> dg.TableSchema | None:
+        """The result is published, so that a schema that can't be read fails nothing."""
+        try:
+            columns = self._publisher.columns(self._target, outcome, partition=partition)
+        except AthenaAssetsError as error:
+            self._context.log.warning("The column schema is left out: %s", error)
+            return None
+        return None if columns is None else dg.TableSchema([dg.TableColumn(each.name, each.type) for each in columns])
