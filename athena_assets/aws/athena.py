@@ -32,6 +32,8 @@ _TIMED_OUT_TYPES = (206, 210)
 # exceeded".
 # Nor for this one: "HIVE_TOO_MANY_OPEN_PARTITIONS: Exceeded limit of 100 open writers for partitions/buckets".
 _PARTITIONS_REASON = "HIVE_TOO_MANY_OPEN_PARTITIONS"
+# "HIVE_PATH_ALREADY_EXISTS: Target directory already exists: ...": Athena's one check, before anything is written.
+_EXISTS_REASON = "HIVE_PATH_ALREADY_EXISTS"
 _SCAN_LIMIT_REASON = "bytes scanned limit was exceeded"
 
 
@@ -164,6 +166,8 @@ def failure_kind(status: QueryExecutionStatusTypeDef) -> FailureKind:
         return FailureKind.CANCELLED
     if status.get("StateChangeReason", "").startswith(_PARTITIONS_REASON):
         return FailureKind.TOO_MANY_PARTITIONS
+    if status.get("StateChangeReason", "").startswith(_EXISTS_REASON):
+        return FailureKind.DESTINATION_EXISTS
     error = status.get("AthenaError", {})
     if error.get("ErrorType") in _TIMED_OUT_TYPES:
         return FailureKind.TIMED_OUT

@@ -185,9 +185,10 @@ def settle(tenure: Tenure, failed: Failed) -> Effects[Failed]:
     Such files can't be told from a stranger's by looking; they are deleted only as listed and recorded beforehand.
     """
     attempt, slot = tenure.register.current, tenure.slot
-    written = failed.query_id is not None and failed.kind is not FailureKind.MIXED_LOCATION
-    if attempt.settings.mode is not Mode.DIRECT or not written:
+    if attempt.settings.mode is not Mode.DIRECT or failed.query_id is None:
         return failed
+    if failed.kind in (FailureKind.MIXED_LOCATION, FailureKind.DESTINATION_EXISTS):
+        return failed  # what lies there is not, or not only, the query's
     listing = yield from answered(ListObjects(slot.location.prefix), slot)
     if not listing:
         return failed

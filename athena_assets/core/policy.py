@@ -27,6 +27,7 @@ _ERRORS: dict[FailureKind, tuple[type[errors.QueryFailed], str]] = {
     FailureKind.TIMED_OUT: (errors.QueryTimedOut, "Raise the target's timeout or make the query cheaper."),
     FailureKind.CANCELLED: (errors.QueryCancelled, "Publish again if the result is still wanted."),
     FailureKind.OTHER: (errors.QueryFailed, "Read Athena's reason, then publish again."),
+    FailureKind.DESTINATION_EXISTS: (errors.QueryUserError, "Empty the location, or use mode 'staged'."),
     FailureKind.TOO_MANY_PARTITIONS: (
         errors.TooManyPartitions,
         "An UNLOAD writes at most 100 partitions: drop a partitioned_by column, or put ${partition} into the location.",

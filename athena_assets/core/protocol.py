@@ -42,7 +42,7 @@ class Caller:
         self.request = request
         self.slot = request.slot
         self._host = host
-        self._take_over_at_once = take_over  # a human knows that the owner is dead
+        self._take_over_at_once = take_over  # a human knows that this owner, and no later one, is dead
         self._pid = pid
         self.session = ""
         self._upstreams: tuple[UpstreamVersion, ...] = ()
@@ -261,6 +261,7 @@ class Caller:
         )
         if taken is None:
             return
+        self._take_over_at_once = False
         tenure = Tenure(self.slot, taken)
         yield from perform(Report("taken over", f"from {describe(found)}, state {found.state}"))
         if found.state is State.PUBLISHING:

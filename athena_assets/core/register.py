@@ -187,6 +187,7 @@ class FailureKind(StrEnum):
     SCAN_LIMIT = "scan_limit"
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
+    DESTINATION_EXISTS = "destination_exists"
     TOO_MANY_PARTITIONS = "too_many_partitions"
     RESULT_INVALID = "result_invalid"
     EMPTY_RESULT = "empty_result"

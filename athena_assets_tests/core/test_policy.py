@@ -92,6 +92,7 @@ CLASSES = {
     FailureKind.OTHER: errors.QueryFailed,
     FailureKind.RESULT_INVALID: errors.ResultInvalid,
     FailureKind.TOO_MANY_PARTITIONS: errors.TooManyPartitions,
+    FailureKind.DESTINATION_EXISTS: errors.QueryUserError,
     FailureKind.EMPTY_RESULT: errors.EmptyResult,
     FailureKind.DIRTY_LOCATION: errors.DirtyLocation,
     FailureKind.MIXED_LOCATION: errors.MixedLocation,

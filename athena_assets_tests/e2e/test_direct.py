@@ -171,3 +171,17 @@ def test_an_interrupted_direct_query_is_left_to_the_next_caller(lake: Lake) -> N
     lake.aws.faults.clear()
     assert isinstance(lake.publisher().unload(target), Published)
     lake.assert_published_once(target.location)
+
+
+def test_a_strangers_object_that_stops_the_query_is_not_cleaned_away(lake: Lake) -> None:
+    target, publisher = lake.target(mode="direct", clean_after_failure=True), lake.publisher()
+    hold = lake.aws.faults.hold_queries(sql_contains=target.name, at="queued")
+    caller = ThreadCaller(publisher, target).start()
+    wait_until(lambda: lake.aws.faults.held(hold), "the query is before Athena's check")
+    key = parse_location(target.location).prefix + "stranger"
+    lake.s3.put_object(Bucket=lake.bucket, Key=key, Body=b"precious")
+    lake.aws.faults.release(hold)
+    assert isinstance(caller.join().error, errors.QueryUserError)
+    assert lake.s3.get_object(Bucket=lake.bucket, Key=key)["Body"].read() == b"precious"
+    assert state(lake, target.location) == "free"
+    assert len(lake.queries(target.location)) == 1
