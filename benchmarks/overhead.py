@@ -2,8 +2,8 @@
 
     python -m benchmarks.overhead
 
-Runs on the embedded AWS, so the query is quick and the ratio is an upper bound: against a query of minutes the difference
-vanishes. The calls are the same on a real account, but for polls.
+Runs on the embedded AWS, so the query is quick and the ratio is an upper bound: against a query of minutes the
+difference vanishes. The calls are the same on a real account, but for polls.
 """
 
 from __future__ import annotations

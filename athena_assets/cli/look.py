@@ -19,7 +19,7 @@ from athena_assets.core.scrub import ScrubReport
 from athena_assets.core.slot import Slot
 from athena_assets.core.tenure import Seen, look
 
-SLOTS = click.argument("names", metavar="TARGET|S3_LOCATION...", nargs=-1, required=True)
+SLOTS = click.argument("names", metavar="[TARGET|S3_LOCATION]...", nargs=-1)
 SLOT = click.argument("name", metavar="TARGET|S3_LOCATION")
 PARTITION = click.option("--partition", metavar="KEY", help="The partition of a partitioned target.")
 PARTITIONS = click.option(
@@ -34,20 +34,33 @@ def one_slot(session: Session, name: str, partition: str | None) -> SlotName:
     return slots[0]
 
 
+def many_slots(session: Session, names: Sequence[str], partitions: Sequence[str]) -> list[SlotName]:
+    """Those that are named; else those of all targets, which of partitioned ones nobody knows."""
+    if names:
+        return find_slots(names, partitions, session.source)
+    if partitions:
+        raise click.UsageError("--partition needs the name of a target.")
+    targets = targets_of(session.source)
+    left_out = ", ".join(target.name for target in targets if target.partitioned)
+    if left_out:
+        session.tell(f"Left out, because no --partition is named: {left_out}.")
+    return [SlotName(target.name, target.location_for(None)) for target in targets if not target.partitioned]
+
+
 @click.command(epilog=EPILOG)
-@click.argument("names", metavar="[TARGET|S3_LOCATION]...", nargs=-1)
+@SLOTS
 @PARTITIONS
 @also_here
 @click.pass_obj
 def status(session: Session, names: Sequence[str], partitions: Sequence[str]) -> int:
     """Show who holds slots and what is published.
 
-    Without a name: all targets that have no partitions (see --from). AGE is the time since the register was last
+    Without a name: all targets that have no partitions (see --from).
+
+    AGE is the time since the register was last
     written, by S3's own clock: an owner that lives renews it every 20 s.
     """
-    if not names and partitions:
-        raise click.UsageError("--partition needs the name of a target.")
-    slots = find_slots(names, partitions, session.source) if names else _unpartitioned(session)
+    slots = many_slots(session, names, partitions)
     clients = AwsClients(session.settings)
     rows, documents, notes = [], [], []
     for slot in slots:
@@ -64,14 +77,6 @@ def status(session: Session, names: Sequence[str], partitions: Sequence[str]) ->
     for note in notes:
         session.say(note)
     return Exit.DONE
-
-
-def _unpartitioned(session: Session) -> list[SlotName]:
-    return [
-        SlotName(target.name, target.location_for(None))
-        for target in targets_of(session.source)
-        if not target.partitioned
-    ]
 
 
 def _status_document(slot: SlotName, seen: Seen) -> dict[str, Any]:
@@ -149,12 +154,12 @@ def scrub(session: Session, names: Sequence[str], partitions: Sequence[str]) -> 
     """Compare what lies at a location with its publication.
 
     Exit status 1 unless readers see exactly the publication, everywhere. A slot that is held is not clean: it may be
-    in the middle of a swap.
+    in the middle of a swap. Without a name: all targets that have no partitions (see --from).
     """
     publisher = session.publisher()
     documents: list[dict[str, Any]] = []
     session.document |= {"clean": False, "slots": documents}
-    for slot in find_slots(names, partitions, session.source):
+    for slot in many_slots(session, names, partitions):
         report = publisher.scrub(slot.location)
         documents.append(_scrub_document(slot, report))
         for line in _scrub_lines(slot, report):

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from athena_assets.cli.exits import Exit
-from athena_assets.cli.look import PARTITION, PARTITIONS, SLOT, SLOTS, one_slot
+from athena_assets.cli.look import PARTITION, PARTITIONS, SLOT, SLOTS, many_slots, one_slot
 from athena_assets.cli.publish import REQUEST_ID
 from athena_assets.cli.report import (
     age_text,
@@ -22,7 +22,7 @@ from athena_assets.cli.report import (
     table,
 )
 from athena_assets.cli.session import EPILOG, Session, also_here
-from athena_assets.cli.targets import SlotName, find_slots
+from athena_assets.cli.targets import SlotName
 from athena_assets.core.collect import Garbage
 from athena_assets.core.register import Register, State
 
@@ -37,13 +37,14 @@ def gc(session: Session, names: Sequence[str], partitions: Sequence[str], delete
     """List the garbage of slots, and delete it where asked.
 
     Garbage is staging that nobody can publish any more and kept results that no register names. While a slot is held
-    nothing in it is garbage. Each object is deleted only as it was listed.
+    nothing in it is garbage. Each object is deleted only as it was listed. Without a name: all targets that have no
+    partitions (see --from).
     """
     publisher = session.publisher()
     documents: list[dict[str, Any]] = []
     session.document |= {"deleted": delete, "slots": documents}
     code = Exit.DONE
-    for slot in find_slots(names, partitions, session.source):
+    for slot in many_slots(session, names, partitions):
         garbage = publisher.collect(slot.location, delete=delete)
         # What a deletion without permission, or an object changed meanwhile, left: S3 says it, not our intention.
         left = {each.key for each in publisher.collect(slot.location, delete=False).objects} if delete else set()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import pytest
 
 from athena_assets.core import keys
 from athena_assets.core.location import parse_location
+from athena_assets.local import Fault, Respond
 from athena_assets_tests.cli.conftest import Cli
 from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, wait_until
 
@@ -49,12 +51,19 @@ def test_status_tells_nothing_published_and_running_and_published(lake: Lake, cl
     assert f"ago, 1,000 rows, 4 files, {' '.join(row.split('4 files, ')[1].split()[:2])} query {query_id}" in row
 
 
-def test_status_without_a_name_shows_every_target_of_the_module(lake: Lake, cli: Cli) -> None:
+def test_without_a_name_every_target_of_the_module_is_meant_and_partitioned_ones_are_named(
+    lake: Lake, cli: Cli
+) -> None:
     one, two = lake.target(), lake.target()
     cli.define(one, two, lake.target("parted", location=f"s3://{lake.bucket}/parted/${{partition}}/"))
     cli("unload", two.name)
     slots = cli("status", "--json").document["slots"]
     assert {each["target"]: each["state"] for each in slots} == {one.name: "none", two.name: "free"}
+    for command in ("status", "scrub", "gc"):
+        ended = cli(command, "--json")
+        assert {each["target"] for each in ended.document["slots"]} == {one.name, two.name}
+        assert "Left out" in ended.err
+        assert "parted" in ended.err
 
 
 def test_status_tells_the_last_failure_and_what_is_kept(lake: Lake, cli: Cli) -> None:
@@ -76,7 +85,6 @@ def test_show_prints_the_whole_register(lake: Lake, cli: Cli) -> None:
     assert cli("show", target.name).status == 1
     cli("unload", target.name)
     body = lake.s3.get_object(Bucket=lake.bucket, Key=keys.register_key(parse_location(target.location)))["Body"]
-    import json
 
     assert cli("show", target.location, "--json").document["register"] == json.load(body)
     pretty = cli("show", target.name).out.splitlines()
@@ -126,7 +134,6 @@ def test_gc_deletes_only_when_told_to_and_nothing_that_is_published(lake: Lake, 
 
 
 def test_gc_says_what_it_could_not_delete(lake: Lake, cli: Cli) -> None:
-    from athena_assets.local import Fault, Respond
 
     target = lake.target()
     cli("unload", cli.define(target))
