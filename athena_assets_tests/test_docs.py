@@ -146,7 +146,7 @@ def test_python_examples_run(name: str, sales: Sales, monkeypatch: pytest.Monkey
         exec(compile(block, f"{name}, example {number}", "exec"), namespace)
 
 
-# --- deploy.md ---------------------------------------------------------------------------------------------------------
+# --- deploy.md --------------------------------------------------------------------------------------------------------
 
 
 def test_parameters_statements_and_rules_of_the_template_are_documented() -> None:
