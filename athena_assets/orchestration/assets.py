@@ -63,7 +63,7 @@ def build_unload_asset(
     Args:
         target: what to publish.
         partitions_def: required if the target's location has `${partition}`, and refused if not. With a grain it is
-            Dagster's hourly, daily, weekly or monthly one, with Dagster's own keys, and no offset that those don't show.
+            Dagster's hourly, daily, weekly or monthly one, with Dagster's own keys and no offset that they don't show.
         deps: None: the tables that the query reads, as AssetKey([database, table]), with the data catalog in front if
             it is not the account's own.
         backfill_policy: None: a backfill of time partitions is one run, of others one run for each.

@@ -22,7 +22,9 @@ EXAMPLES = 10  # keys named for each kind of difference
 _AT_ONCE = 8
 
 
-def build_unload_checks(target: Target, *, resource_key: str = "athena") -> Sequence[dg.AssetChecksDefinition]:
+def build_unload_checks(
+    target: Target, *, most_partitions: int = MOST_PARTITIONS, resource_key: str = "athena"
+) -> Sequence[dg.AssetChecksDefinition]:
     """A check, `scrub`, that readers of the target's asset see exactly what was published.
 
     It lists the location and compares it with the register's publication; it starts no query and changes nothing. It
@@ -31,8 +33,13 @@ def build_unload_checks(target: Target, *, resource_key: str = "athena") -> Sequ
     another result is being put in place differences are to be expected: then it warns.
 
     Of a partitioned target it checks the partitions of its run. In a run without partitions (the check alone, from the
-    UI) all that were materialized, or the last MOST_PARTITIONS in the order of their keys, and says how many it left
-    out.
+    UI) it checks all that were materialized, or the last `most_partitions` of them in the order of their keys, and says
+    how many it left out.
+
+    Args:
+        target: of which the asset is published.
+        most_partitions: see above.
+        resource_key: under which an AthenaUnloadResource is found.
     """
     asset_key = dg.AssetKey(target.name.split("/"))
 
@@ -44,7 +51,7 @@ def build_unload_checks(target: Target, *, resource_key: str = "athena") -> Sequ
     )
     def scrub(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         resource: AthenaUnloadResource = getattr(context.resources, resource_key)
-        partitions, left_out = _partitions(context, target, asset_key)
+        partitions, left_out = _partitions(context, target, asset_key, most_partitions)
         try:
             findings = _look_at_all(resource.publisher(), [target.location_for(each) for each in partitions])
         except AthenaAssetsError as error:
@@ -128,14 +135,14 @@ def _writes(register: Register) -> bool:
 
 
 def _partitions(
-    context: dg.AssetCheckExecutionContext, target: Target, asset_key: dg.AssetKey
+    context: dg.AssetCheckExecutionContext, target: Target, asset_key: dg.AssetKey, most: int
 ) -> tuple[Sequence[str | None], int]:
     if not target.partitioned:
         return [None], 0
     if context.has_partition_key or context.has_partition_key_range:
         return context.partition_keys, 0
     known = sorted(context.instance.get_materialized_partitions(asset_key))
-    return known[-MOST_PARTITIONS:], max(len(known) - MOST_PARTITIONS, 0)
+    return known[-most:], max(len(known) - most, 0)
 
 
 def _metadata(findings: Sequence[_Finding]) -> dict[str, dg.MetadataValue]:

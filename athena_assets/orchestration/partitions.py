@@ -60,7 +60,7 @@ def check_key(target: Target, partitions_def: dg.PartitionsDefinition, key: str)
             "grain",
             f"the partition {key!r} is {ours[0]} to {ours[1]} by the grain {target.grain}, and {theirs.start} to "
             f"{theirs.end} by the asset's partitions.",
-            "Leave out the offset and use Dagster's own keys; or leave out grain, and compute the times from ${partition}.",
+            "Leave out the offset and use Dagster's own keys, or leave out grain and use ${partition} alone.",
         )
 
 

@@ -1,5 +1,6 @@
 """What an asset's definition says, and what is refused while definitions load. No AWS is near."""
 
+import warnings
 from typing import Any
 
 import dagster as dg
@@ -7,7 +8,8 @@ import pytest
 
 from athena_assets import OutputFormat, Target, UpstreamTable
 from athena_assets.errors import InvalidTarget
-from athena_assets.orchestration import build_unload_asset, unload_assets
+from athena_assets.orchestration import AthenaUnloadResource, build_unload_asset, unload_assets
+from athena_assets.orchestration.assets import _code_version
 from athena_assets.orchestration.concurrency import pool_name
 
 DAYS = dg.DailyPartitionsDefinition("2026-01-01")
@@ -111,6 +113,7 @@ def test_parameters_stand_in_the_pool_with_their_values() -> None:
         {"location": "s3://lake/elsewhere/"},
         {"database": "other"},
         {"query": "SELECT ${a} AS one", "parameters": {"a": "1"}},
+        {"output": OutputFormat("PARQUET", partitioned_by=("name",))},
     ],
     ids=str,
 )
@@ -122,6 +125,60 @@ def test_the_code_version_follows_what_is_published(change: dict[str, Any]) -> N
 def test_a_parameters_value_changes_the_code_version() -> None:
     one, other = (target(query="SELECT ${a} AS a", parameters={"a": value}) for value in "12")
     assert spec(build_unload_asset(one)).code_version != spec(build_unload_asset(other)).code_version
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"mode": "direct"},
+        {"on_conflict": "skip"},
+        {"reuse": "never"},
+        {"keep_previous": 7},
+        {"adopt_existing": True},
+        {"on_empty": "fail"},
+        {"glue_table": "mart.orders"},
+        {"workgroup": "other"},
+        {"timeout": 10.0},
+        {"upstreams": ()},
+    ],
+    ids=str,
+)
+def test_the_code_version_does_not_follow_how_it_is_published(change: dict[str, Any]) -> None:
+    assert spec(build_unload_asset(target())).code_version == spec(build_unload_asset(target(**change))).code_version
+
+
+def test_the_code_version_follows_the_grain_where_the_query_is_given_times() -> None:
+    keyed = {grain: daily(query="SELECT ${partition} AS part", grain=grain) for grain in (None, "day")}
+    versions = {_code_version(each) for each in keyed.values()}
+    assert len(versions) == 1
+    timed = [daily(query="SELECT ${partition_start} AS start", grain=grain) for grain in ("day", "week")]
+    assert len({_code_version(each) for each in timed}) == 2
+
+
+def test_a_busy_slot_may_leave_only_a_skipping_target_without_its_output() -> None:
+    required = {
+        policy: build_unload_asset(target(on_conflict=policy)).op.output_defs[0].is_required
+        for policy in ("join", "queue", "skip", "fail")
+    }
+    assert required == {"join": True, "queue": True, "skip": False, "fail": True}
+
+
+def test_checks_come_with_a_set_where_asked_for() -> None:
+    targets = [target(), target(name="other", location="s3://lake/other/")]
+    assert not [each for each in unload_assets(targets) if isinstance(each, dg.AssetChecksDefinition)]
+    graph = dg.Definitions(
+        unload_assets(targets, checks=True), resources={"athena": AthenaUnloadResource()}
+    ).resolve_asset_graph()
+    assert {(key.asset_key.to_user_string(), key.name) for key in graph.asset_check_keys} == {
+        ("mart/orders", "scrub"),
+        ("other", "scrub"),
+    }
+
+
+def test_a_set_is_defined_without_warnings() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        unload_assets([daily()], partitions_def=DAYS, checks=True)
 
 
 def test_a_result_that_is_read_back_is_not_its_own_upstream() -> None:

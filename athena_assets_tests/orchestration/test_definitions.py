@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -50,6 +51,47 @@ def test_the_project_loads_without_any_aws(how: list[str]) -> None:
     assert "Validation successful for code location athena_assets" in validated.stdout + validated.stderr
 
 
+def test_the_package_alone_loads_without_a_project_around_it(tmp_path: Path) -> None:
+    """As from an installed wheel: no pyproject.toml above the package."""
+    package = Path(definitions.__file__).parent
+    shutil.copytree(package, tmp_path / package.name, ignore=shutil.ignore_patterns("__pycache__"))
+    script = (
+        "from athena_assets import definitions\n"
+        "print(definitions.__file__)\n"
+        "print(*sorted(key.to_user_string() for key in"
+        " definitions.defs().resolve_asset_graph().materializable_asset_keys))\n"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-W", "error::Warning:athena_assets", "-c", script],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert loaded.returncode == 0, loaded.stderr
+    where, names = loaded.stdout.splitlines()
+    assert Path(where).is_relative_to(tmp_path)
+    assert set(names.split()) == TARGETS
+
+
+def test_dg_lists_the_targets_and_their_checks() -> None:
+    listed = subprocess.run(
+        [sys.executable, "-m", "dagster_dg_cli.cli", "list", "defs", "--json"],
+        cwd=PROJECT,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert listed.returncode == 0, listed.stderr
+    found = json.loads(listed.stdout)
+    assert {each["asset_key"] for each in found["assets"]} >= TARGETS
+    assert {f"{name}:scrub" for name in TARGETS} == {each["key"] for each in found["asset_checks"]}
+
+
 def test_the_targets_in_defs_are_assets_over_the_sample_tables() -> None:
     graph = defs().resolve_asset_graph()
     assert {key.to_user_string() for key in graph.materializable_asset_keys} == TARGETS
@@ -90,6 +132,8 @@ def test_the_targets_publish_the_flights_of_2013(server: EmbeddedAws, monkeypatc
     load_sample(server.client("s3"), server.client("glue"), BUCKET, "nycflights")
     job = defs().resolve_implicit_global_asset_job_def()
     result = job.execute_in_process()
+    checked = {each.asset_key.to_user_string(): each.passed for each in result.get_asset_check_evaluations()}
+    assert checked == dict.fromkeys(TARGETS, True)
     counts = {
         event.asset_key.to_user_string(): event.materialization.metadata["dagster/row_count"].value
         for event in result.get_asset_materialization_events()
