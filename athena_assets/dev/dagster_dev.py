@@ -18,17 +18,29 @@ from types import FrameType, TracebackType
 from typing import Self
 
 from athena_assets.dev.extra import ExtraMissing
-from athena_assets.dev.server import PROJECT, our_environment
+from athena_assets.dev.server import PROJECT, StartFailed, our_environment
 
 ORDERLY_SECONDS = 30.0  # runs are interrupted: each stops its query and frees its slot
 GRACE_SECONDS = 5.0  # after SIGTERM, for what did not end by itself
 
 
 def prepare_home(home: Path) -> Path:
-    """Makes DAGSTER_HOME, with the project's dagster.yaml as it is now: elsewhere Dagster would not find it."""
+    """Makes DAGSTER_HOME, with the project's dagster.yaml as it is now: elsewhere Dagster would not find it.
+
+    Raises:
+        StartFailed: there is none beside the package.
+    """
+    settings = PROJECT / "dagster.yaml"
+    if not settings.is_file():
+        raise StartFailed(
+            "dagster dev",
+            "the project's dagster.yaml and workspace.yaml are not beside the package.",
+            not_done="Dagster was not started.",
+            next_step="Run `make dev` in a checkout of the project.",
+        )
     home = home.resolve()
     home.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(PROJECT / "dagster.yaml", home / "dagster.yaml")
+    shutil.copyfile(settings, home / settings.name)
     return home
 
 

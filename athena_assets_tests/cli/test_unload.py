@@ -219,6 +219,28 @@ def test_an_interrupted_unload_stops_its_query_and_frees_the_slot(
     assert register.state == "free"
 
 
+def test_interrupted_partitions_all_stop_their_queries(lake: Lake, cli: Cli) -> None:
+    location = f"s3://{lake.bucket}/published/parted/${{partition}}/"
+    target = lake.target("parted", query="SELECT n FROM numbers WHERE ${partition} <> ''", location=location)
+    hold = lake.aws.faults.hold_queries()
+    process = cli.start("unload", cli.define(target), "--partition", "a", "--partition", "b")
+    places = [location.replace("${partition}", key) for key in "ab"]
+    wait_until(lambda: len(lake.aws.faults.held(hold)) == 2, "both queries are held")
+
+    def running(place: str) -> bool:
+        register = lake.register(place)
+        return register is not None and register.state == "running"
+
+    wait_until(lambda: all(running(place) for place in places), "both ids are noted")
+    process.send_signal(signal.SIGTERM)
+    assert end(process)[0] == 143
+    for place in places:
+        assert [query.state for query in lake.queries(place)] == ["CANCELLED"]
+        register = lake.register(place)
+        assert register is not None
+        assert register.state == "free"
+
+
 def test_takeover_finishes_a_dead_owners_query_without_waiting_for_its_lease(lake: Lake, cli: Cli) -> None:
     target = lake.target()
     cli.define(target)
