@@ -82,7 +82,7 @@ class RegisterVanished(AthenaAssetsError):
 
 
 class RegisterUnreadable(AthenaAssetsError):
-    """The register is damaged, of a newer schema version, or blocked for a human."""
+    """The register or a manifest is damaged, of a newer schema version, or not what we wrote."""
 
 
 class PublicationLost(AthenaAssetsError):
@@ -119,7 +119,7 @@ class QueryFailed(AthenaAssetsError):
         where = f"query {query_id}" if query_id else "the query (it was not started)"
         super().__init__(
             slot,
-            f"{where}: {reason}",
+            f"{where}: {reason.rstrip('.')}.",
             not_done="Nothing was published; the previous result, if any, is still in place.",
             next_step=next_step,
         )

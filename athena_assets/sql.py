@@ -11,7 +11,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 from sqlglot.optimizer.scope import traverse_scope
 
-from athena_assets.core.partition import PARTITION
+from athena_assets.core.partition import END, PARTITION, START
 from athena_assets.core.statement import check_query, render_query
 from athena_assets.core.target import Target, UpstreamTable
 
@@ -76,7 +76,7 @@ def inspect_query(target: Target) -> QueryFacts:
     Raises:
         InvalidTarget: if it reads as something else than one query.
     """
-    values = dict.fromkeys((*target.parameters, PARTITION), "x")
+    values = dict.fromkeys((*target.parameters, PARTITION, START, END), "x")
     try:
         parsed = sqlglot.parse(render_query(check_query(target.query), values), read="athena")
     except (SqlglotError, RecursionError):

@@ -162,7 +162,7 @@ class Publisher:
         request.check()
         table = target.publish_settings(partition).glue
         if table is not None:
-            GlueTables(self._clients, location.bucket).check(target, table)
+            GlueTables(self._clients, location.bucket).check(target, table, location)
         return request
 
     # --- looking and mending -----------------------------------------------------------------------------------------

@@ -217,7 +217,6 @@ def test_every_choice_is_named_in_the_row_of_its_field(name: str, kind: Any) -> 
     assert [choice for choice in kind if f"`{choice}`" not in row["Meaning"]] == []
 
 
-@pytest.mark.xfail(raises=KeyError, strict=False, reason="inspect_query has no sample for ${partition_start}")
 def test_the_window_of_a_partition_can_be_used_in_a_query(sales: Sales) -> None:
     target = sales.target(
         query="SELECT id FROM orders WHERE day >= ${partition_start} AND day < ${partition_end}",

@@ -9,6 +9,7 @@ from athena_assets.aws.parquet import available, sample_columns
 from athena_assets.aws.replies import Refusal, call, denied, question
 from athena_assets.aws.session import AwsClients
 from athena_assets.core.effects import Done, KeepGlueTable, Unanswered
+from athena_assets.core.location import Location
 from athena_assets.core.register import GlueTable
 from athena_assets.core.target import Target
 
@@ -26,7 +27,7 @@ class GlueTables:
         self._clients = clients
         self._bucket = bucket
 
-    def check(self, target: Target, table: GlueTable) -> None:
+    def check(self, target: Target, table: GlueTable, location: Location) -> None:
         """Refuses, before a query is paid for, what `keep` could not do.
 
         Raises:
@@ -47,6 +48,25 @@ class GlueTables:
         if place.rstrip("/") != table.root.rstrip("/"):
             raise target.invalid(
                 "glue_table", f"{table} is at {place}, not at {table.root}.", "Name another table or location."
+            )
+        if table.value is not None:
+            self._check_partition(target, table, location)
+
+    def _check_partition(self, target: Target, table: GlueTable, location: Location) -> None:
+        answer = question(
+            str(table),
+            self._clients.glue.get_partition,
+            {"DatabaseName": table.database, "TableName": table.name, "PartitionValues": [table.value]},
+            expect="Partition",
+        )
+        if isinstance(answer, Refusal | Unanswered):
+            return
+        place = answer["Partition"].get("StorageDescriptor", {}).get("Location", "")
+        if place.rstrip("/") != str(location).rstrip("/"):
+            raise target.invalid(
+                "glue_table",
+                f"its partition {table.value!r} is at {place}, not at {location}.",
+                "Drop that partition, or name another table or location.",
             )
 
     def keep(self, effect: KeepGlueTable) -> Done | Unanswered:

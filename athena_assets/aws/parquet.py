@@ -66,13 +66,13 @@ def _footer(clients: AwsClients, bucket: str, key: str) -> bytes | None:
 
 
 def _read(clients: AwsClients, bucket: str, key: str, last: int | None = None) -> bytes | None:
-    def get(**arguments: Any) -> bytes:
+    def get_object(**arguments: Any) -> bytes:
         body: bytes = clients.s3.get_object(**arguments)["Body"].read()
         return body
 
     answer = question(
         f"s3://{bucket}/{key}",
-        get,
+        get_object,
         {
             "Bucket": bucket,
             "Key": key,

@@ -45,7 +45,7 @@ class S3:
         return found.body if isinstance(found, ObjectRead) else found
 
     def _read(self, bucket: str, key: str) -> ObjectRead | Absent | Unanswered:
-        def get(**arguments: Any) -> ObjectRead:
+        def get_object(**arguments: Any) -> ObjectRead:
             response = self._clients.s3.get_object(**arguments)
             date = _date(response)
             modified = response["LastModified"].timestamp()
@@ -54,7 +54,7 @@ class S3:
             )
 
         answer = question(
-            f"s3://{bucket}/{key}", get, {"Bucket": bucket, "Key": key, "ExpectedBucketOwner": self._owner}
+            f"s3://{bucket}/{key}", get_object, {"Bucket": bucket, "Key": key, "ExpectedBucketOwner": self._owner}
         )
         return Absent() if isinstance(answer, Refusal) else answer
 

@@ -276,11 +276,13 @@ class Caller:
     def _wait(self, found: Register) -> Effects[Skipped | None]:
         request = self.request
         if request.target.on_conflict is OnConflict.FAIL:
-            raise self._busy(found, "on_conflict is 'fail' and the slot is held by")
+            advice = "Wait for it, or use on_conflict='join' to share its result."
+            raise self._busy(found, "on_conflict is 'fail' and the slot is held by", advice)
         if request.target.on_conflict is OnConflict.SKIP:
             return Skipped(describe(found), None if found.attempt is None else found.attempt.query_id)
         if self._waited >= request.target.wait_timeout:
-            raise self._busy(found, f"after {self._waited:.0f} s of waiting the slot is still held by")
+            advice = "Look at what it does (`athena-assets status`), or give the target a longer wait_timeout."
+            raise self._busy(found, f"after {self._waited:.0f} s of waiting the slot is still held by", advice)
         if self._waited == 0:
             yield from perform(Report("waiting", f"the slot is held by {describe(found)}"))
         began = yield from perform(ReadClock())
@@ -288,12 +290,12 @@ class Caller:
         self._waited += (yield from perform(ReadClock())) - began
         return None
 
-    def _busy(self, found: Register, what: str) -> errors.SlotBusy:
+    def _busy(self, found: Register, what: str, next_step: str) -> errors.SlotBusy:
         query_id = found.attempt.query_id if found.attempt is not None else None
         return errors.SlotBusy(
             self.slot,
             f"{what} {describe(found)}.",
             owner=describe(found),
             query_id=query_id,
-            next_step="Wait for it, or use on_conflict='join' to share its result.",
+            next_step=next_step,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from athena_assets import errors
-from athena_assets.core import keys, register
+from athena_assets.core import keys, policy, register
 from athena_assets.core.answers import describe
 from athena_assets.core.commit import removals, write_once
 from athena_assets.core.contents import not_ours, survey
@@ -37,6 +37,8 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float) -> Effects[Pu
                 return done
     kept = _kept(slot, found, fence)
     assert found is not None
+    if found.state is State.BLOCKED and found.failure is not None:
+        raise policy.failure_error(slot, found.failure)
     if found.state is not State.FREE:
         raise _busy(slot, found)
     files = yield from answered(ListObjects(kept.backup), slot)

@@ -11,11 +11,10 @@ from pydantic import Field
 from athena_assets.core.partition import END, START
 from athena_assets.core.statement import query_placeholders
 from athena_assets.core.target import OnConflict, Target, UpstreamTable, check_disjoint
-from athena_assets.errors import InvalidTarget
 from athena_assets.orchestration.checks import build_unload_checks
 from athena_assets.orchestration.concurrency import CONCURRENCY_KEY_TAG, pool_name
-from athena_assets.orchestration.failures import failure
-from athena_assets.orchestration.partitions import check_key, check_partitions
+from athena_assets.orchestration.failures import tried_again
+from athena_assets.orchestration.partitions import check_partitions
 from athena_assets.orchestration.publish import Events, Step
 from athena_assets.orchestration.request import FORCE_TAG
 from athena_assets.sql import inspect_query
@@ -67,7 +66,8 @@ def build_unload_asset(
         deps: None: the tables that the query reads, as AssetKey([database, table]), with the data catalog in front if
             it is not the account's own.
         backfill_policy: None: a backfill of time partitions is one run, of others one run for each.
-        retry_policy: of the step. Internal failures of Athena are tried again without one: see `Target.retries`.
+        retry_policy: of the step. Internal failures of Athena are tried again without one: see `Target.retries`. It is
+            not handed to Dagster, which would apply it to terminated runs too (so would a job's `op_retry_policy`).
         resource_key: under which an AthenaUnloadResource is found.
 
     Raises:
@@ -84,17 +84,9 @@ def build_unload_asset(
         backfill_policy = dg.BackfillPolicy.single_run()
 
     def unload_asset(context: dg.AssetExecutionContext, config: UnloadConfig) -> Events:
-        step = Step(context, getattr(context.resources, resource_key), target, force=config.force)
-        if partitions_def is None:
-            yield from step.publish(None)
-            return
-        keys = context.partition_keys
-        try:
-            for key in keys:
-                check_key(target, partitions_def, key)
-        except InvalidTarget as error:
-            raise failure(error, None) from error
-        yield from step.publish(keys[0]) if len(keys) == 1 else step.publish_several(keys)
+        with tried_again(retry_policy, context.retry_number):
+            step = Step(context, getattr(context.resources, resource_key), target, force=config.force)
+            yield from step.publish(None) if partitions_def is None else step.publish_all(partitions_def)
 
     with warnings.catch_warnings():
         # Dagster calls backfill_policy a beta feature, on every load; its version is pinned.
@@ -115,7 +107,6 @@ def build_unload_asset(
             owners=owners,
             tags=tags,
             description=description or f"Published to `{target.location}`:\n\n```sql\n{target.query.strip()}\n```",
-            retry_policy=retry_policy,
             automation_condition=automation_condition,
         )(unload_asset)
 

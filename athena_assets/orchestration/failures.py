@@ -1,6 +1,7 @@
 """How a typed error becomes a failure that Dagster shows, and retries or not."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 import dagster as dg
 
@@ -47,6 +48,22 @@ def failure(error: errors.AthenaAssetsError, console_url: str | None) -> dg.Fail
     if isinstance(error, errors.SlotBusy):
         metadata["athena_assets/owner"] = dg.MetadataValue.text(error.owner)
     return dg.Failure(f"{type(error).__name__}: {error}", metadata=metadata, allow_retries=may_pass(error))
+
+
+@contextmanager
+def tried_again(policy: dg.RetryPolicy | None, retry_number: int) -> Iterator[None]:
+    """Applies a retry policy to a step, as Dagster would, but to nothing that a termination raises.
+
+    Dagster tries a step that has a policy again also when it was interrupted: a run that somebody terminated would
+    start its query anew.
+    """
+    try:
+        yield
+    except Exception as error:
+        lasting = isinstance(error, dg.Failure) and not error.allow_retries
+        if policy is None or lasting or retry_number >= policy.max_retries:
+            raise
+        raise dg.RetryRequested(policy.max_retries, policy.calculate_delay(retry_number + 1)) from error
 
 
 def failures(failed: Mapping[str, errors.AthenaAssetsError], *, of: int) -> dg.Failure:

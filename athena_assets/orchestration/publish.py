@@ -6,10 +6,11 @@ import dagster as dg
 
 from athena_assets.core.request import Published, Reused, Skipped
 from athena_assets.core.target import Target
-from athena_assets.errors import AthenaAssetsError
+from athena_assets.errors import AthenaAssetsError, InvalidTarget
 from athena_assets.orchestration.console import query_link
 from athena_assets.orchestration.failures import failure, failures, query_of
 from athena_assets.orchestration.metadata import Metadata, outcome_metadata, skipped_metadata
+from athena_assets.orchestration.partitions import check_key
 from athena_assets.orchestration.request import forced, request_id
 from athena_assets.orchestration.resource import AthenaUnloadResource
 
@@ -52,6 +53,20 @@ class Step:
         else:
             context.add_asset_metadata(self._metadata(outcome, partition), partition_key=partition)
             yield dg.MaterializeResult()
+
+    def publish_all(self, partitions_def: dg.PartitionsDefinition) -> Events:
+        """The publications of all partitions of the run.
+
+        Raises:
+            dg.Failure: see `publish` and `publish_several`; and for a key that does not go with the target.
+        """
+        keys = self._context.partition_keys
+        try:
+            for key in keys:
+                check_key(self._target, partitions_def, key)
+        except InvalidTarget as error:
+            raise failure(error, None) from error
+        yield from self.publish(keys[0]) if len(keys) == 1 else self.publish_several(keys)
 
     def publish_several(self, partitions: Sequence[str]) -> Events:
         """All of them at once, each recorded as soon as its readers can read it; one's failure ends no other.

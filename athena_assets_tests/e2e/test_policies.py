@@ -82,6 +82,27 @@ def test_each_partition_is_added_to_the_glue_table(lake: Lake) -> None:
     }
 
 
+def test_a_partition_that_lies_elsewhere_is_refused_before_a_query(lake: Lake) -> None:
+    publisher = lake.publisher()
+    target = lake.target(
+        "parts",
+        location=f"s3://{lake.bucket}/published/parts/dt=${{partition}}/",
+        glue_table=f"{lake.database}.p",
+    )
+    publisher.unload(target, partition="a")
+    storage = lake.glue.get_partition(DatabaseName=lake.database, TableName="p", PartitionValues=["a"])["Partition"]
+    moved = {**storage["StorageDescriptor"], "Location": f"s3://{lake.bucket}/elsewhere/"}
+    lake.glue.update_partition(
+        DatabaseName=lake.database,
+        TableName="p",
+        PartitionValueList=["a"],
+        PartitionInput={"Values": ["a"], "StorageDescriptor": moved},
+    )
+    with pytest.raises(errors.InvalidTarget, match="elsewhere"):
+        publisher.unload(target, partition="a", force=True)
+    assert len(lake.queries(f"s3://{lake.bucket}/published/parts/dt=a/")) == 1
+
+
 def test_a_lost_glue_reply_is_harmless(lake: Lake) -> None:
     lake.aws.faults.add(Fault(DropReply(), "glue", "CreateTable"))
     target = lake.target(glue_table=f"{lake.database}.lost")

@@ -46,6 +46,7 @@ def defs() -> dg.Definitions:
         target,
         partitions_def=dg.StaticPartitionsDefinition(keys) if keys else None,
         backfill_policy=dg.BackfillPolicy.single_run() if keys else None,
+        retry_policy=dg.RetryPolicy(max_retries=2),  # for a termination to be final all the same
     )
     athena = AthenaUnloadResource(output_location=os.environ["TEST_RESULTS"], lease_seconds=LEASE)
     return dg.Definitions(

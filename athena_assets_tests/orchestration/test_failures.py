@@ -1,9 +1,10 @@
 """Which errors a retry policy tries again, and what the failed step shows."""
 
+import dagster as dg
 import pytest
 
 from athena_assets import errors
-from athena_assets.orchestration.failures import failure, failures
+from athena_assets.orchestration.failures import failure, failures, tried_again
 
 TEXTS = {"not_done": "Nothing was published.", "next_step": "Try again."}
 ALL: set[type[errors.AthenaAssetsError]] = {
@@ -78,6 +79,38 @@ def test_a_failed_query_is_linked_to() -> None:
 
 def test_a_busy_slot_names_its_owner() -> None:
     assert failure(example(errors.SlotBusy), None).metadata["athena_assets/owner"].value == "process 1 on h"
+
+
+POLICY = dg.RetryPolicy(max_retries=2, delay=3, backoff=dg.Backoff.EXPONENTIAL)
+
+
+@pytest.mark.parametrize(("retry_number", "delay"), [(0, 3), (1, 9)])
+def test_what_may_pass_is_tried_again_after_the_policys_delay(retry_number: int, delay: float) -> None:
+    with pytest.raises(dg.RetryRequested) as asked, tried_again(POLICY, retry_number):
+        raise failure(example(errors.QueryInternalError), None)
+    assert (asked.value.max_retries, asked.value.seconds_to_wait) == (2, delay)
+    assert isinstance(asked.value.__cause__, dg.Failure)
+
+
+@pytest.mark.parametrize(
+    ("policy", "retry_number", "kind"),
+    [
+        (None, 0, errors.QueryInternalError),
+        (POLICY, 2, errors.QueryInternalError),
+        (POLICY, 0, errors.QueryUserError),
+    ],
+    ids=["no policy", "no retries left", "lasting"],
+)
+def test_everything_else_fails_the_step(
+    policy: dg.RetryPolicy | None, retry_number: int, kind: type[errors.AthenaAssetsError]
+) -> None:
+    with pytest.raises(dg.Failure), tried_again(policy, retry_number):
+        raise failure(example(kind), None)
+
+
+def test_a_termination_is_not_tried_again() -> None:
+    with pytest.raises(dg.DagsterExecutionInterruptedError), tried_again(POLICY, 0):
+        raise dg.DagsterExecutionInterruptedError
 
 
 def test_several_failures_are_one_that_names_each_partition() -> None:

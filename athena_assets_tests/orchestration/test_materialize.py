@@ -144,6 +144,15 @@ def test_an_internal_failure_is_tried_again_as_the_same_wish(lake: Lake, instanc
     lake.assert_published_once(target.location)
 
 
+def test_a_failure_that_outlasts_the_retries_is_shown_as_itself(lake: Lake, instance: dg.DagsterInstance) -> None:
+    target = lake.target(retries=0)
+    lake.aws.faults.fail_queries(times=None)
+    result = run(lake, build_unload_asset(target, retry_policy=dg.RetryPolicy(max_retries=1)), instance)
+    description, _ = failure_of(result)
+    assert description.startswith("QueryInternalError: ")
+    assert [query.state for query in lake.queries(target.location)] == ["FAILED", "FAILED"]
+
+
 def test_a_busy_slot_is_skipped_by_policy_and_its_holder_is_named(lake: Lake, instance: dg.DagsterInstance) -> None:
     target = lake.target(on_conflict="skip")
     asset = build_unload_asset(target)
