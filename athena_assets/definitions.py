@@ -1,7 +1,7 @@
 """What Dagster loads: the targets in defs/, and the resource that publishes them.
 
 Three environment variables say where: ATHENA_ASSETS_BUCKET, ATHENA_ASSETS_WORKGROUP and ATHENA_ASSETS_OUTPUT_LOCATION.
-Region, credentials and endpoint are boto3's own (AWS_REGION and so on). Nothing is called while loading.
+Region, credentials and endpoint are those that AWS SDKs read (AWS_REGION and so on). Nothing is called while loading.
 """
 
 import os

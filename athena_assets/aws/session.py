@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
@@ -9,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import boto3
 from botocore.config import Config
+from botocore.exceptions import ConfigParseError, ProfileNotFound
+
+from athena_assets.errors import AccessDenied
 
 if TYPE_CHECKING:
     from mypy_boto3_athena import AthenaClient
@@ -50,13 +54,22 @@ class AwsClients:
 
     def __init__(self, settings: AwsSettings) -> None:
         self.settings = settings
-        self._session = boto3.session.Session(
-            aws_access_key_id=settings.access_key_id,
-            aws_secret_access_key=settings.secret_access_key,
-            aws_session_token=settings.session_token,
-            region_name=settings.region,
-            profile_name=settings.profile,
-        )
+        try:
+            self._session = boto3.session.Session(
+                aws_access_key_id=settings.access_key_id,
+                aws_secret_access_key=settings.secret_access_key,
+                aws_session_token=settings.session_token,
+                # Every other AWS SDK reads AWS_REGION; boto3 knows AWS_DEFAULT_REGION only.
+                region_name=settings.region or os.environ.get("AWS_REGION") or None,
+                profile_name=settings.profile,
+            )
+        except (ConfigParseError, ProfileNotFound) as error:
+            raise AccessDenied(
+                "AWS settings",
+                f"{error}.",
+                not_done="Nothing was sent to AWS.",
+                next_step="Correct the profile, or leave it out for boto3's own default.",
+            ) from error
 
     @property
     def region(self) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from athena_assets.core import keys
-from athena_assets.core.effects import DeleteObject, Effects, ListedObject, ListObjects, Report, perform
+from athena_assets.core.effects import DeleteObject, Done, Effects, ListedObject, ListObjects, Report, perform
 from athena_assets.core.register import Register, State
 from athena_assets.core.slot import Slot
 from athena_assets.core.tenure import Tenure, answered, look
@@ -55,8 +55,8 @@ def collect(slot: Slot, *, delete: bool) -> Effects[Garbage]:
     backups = tuple(each for each in listed if _unnamed(slot, found, each.key))
     garbage = Garbage(staging, backups)
     for each in garbage.objects if delete else ():
-        yield from perform(DeleteObject(each.key, each.etag))
-        yield from perform(Report("deleted", each.key))
+        answer = yield from perform(DeleteObject(each.key, each.etag))
+        yield from perform(Report("deleted" if isinstance(answer, Done) else "not deleted", each.key))
     return garbage
 
 

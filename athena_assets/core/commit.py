@@ -133,7 +133,7 @@ def commit(tenure: Tenure, status: QueryStatus, staged: tuple[ListedObject, ...]
         yield from tenure.change(register.committed_in_place, publication=publication)
     else:
         yield from tenure.change(register.committed, publication=publication, backup=backup)
-    yield from perform(Report("committed", f"{publication.files} files, {publication.bytes} bytes, manifest {key}"))
+    yield from perform(Report("committed", f"{publication.files} file(s), {publication.bytes} bytes, manifest {key}"))
 
 
 def _still_reusable(attempt: Attempt) -> Effects[bool]:

@@ -64,7 +64,7 @@ def project(tenure: Tenure) -> Effects[bool]:
     yield from sweep(tenure, manifest.settings.keep_previous)
     kept = tenure.register.kept[: manifest.settings.keep_previous]
     yield from tenure.change(register.released, kept=kept)
-    yield from perform(Report("published", f"{len(manifest.files)} files at {tenure.slot}"))
+    yield from perform(Report("published", f"{len(manifest.files)} file(s) at {tenure.slot}"))
     return True
 
 

@@ -32,8 +32,8 @@ TIMEOUT = "Query timeout"
     ("status", "kind"),
     [
         # The query or its inputs are at fault, whatever Retryable says.
-        (ended(reason=SYNTAX, ErrorCategory=2, ErrorType=1006, Retryable=False), FailureKind.DESTINATION_EXISTS),
-        (ended(reason=EXISTS, ErrorCategory=2, ErrorType=1200, Retryable=False), FailureKind.USER_ERROR),
+        (ended(reason=SYNTAX, ErrorCategory=2, ErrorType=1006, Retryable=False), FailureKind.USER_ERROR),
+        (ended(reason=EXISTS, ErrorCategory=2, ErrorType=1200, Retryable=False), FailureKind.DESTINATION_EXISTS),
         (ended(reason=SYNTAX, ErrorCategory=2, ErrorType=1006, Retryable=True), FailureKind.USER_ERROR),
         (ended(reason=SYNTAX, ErrorCategory=2), FailureKind.USER_ERROR),
         # Athena's own.

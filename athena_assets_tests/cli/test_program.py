@@ -159,7 +159,7 @@ def test_wrong_usage_is_told_as_json_too(cli: Cli, arguments: list[str]) -> None
 
 def test_a_profile_that_does_not_exist_is_told_without_a_trace(cli: Cli) -> None:
     ended = cli("status", "s3://bucket/path/", "--profile", "no-such-profile")
-    assert ended.status == 2
+    assert ended.status == 4
     assert "no-such-profile" in ended.err
     assert "Traceback" not in ended.err
 
