@@ -84,8 +84,8 @@ def _run(session: Session, arguments: Sequence[str]) -> tuple[int, dict[str, Any
         return exit_of(type(error)), error_document(error)
     except Exception as error:  # noqa: BLE001 - everything ends in an exit status; what is told apart is above
         if type(error).__module__ == "botocore.exceptions":
-            # Only the adapters import botocore. What passes through them is of the settings, before any call: an endpoint
-            # that is no URL.
+            # Only the adapters import botocore. What passes through them is of the settings, before any call: an
+            # endpoint that is no URL.
             session.tell(f"athena-assets: {type(error).__name__}: {error} Nothing was sent. Check the AWS settings.")
             return Exit.USAGE, error_document(error)
         traceback.print_exc()
