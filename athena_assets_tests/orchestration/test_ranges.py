@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
-import pytest
 
 from athena_assets import Target
 from athena_assets.orchestration import build_unload_asset
@@ -164,11 +163,9 @@ def test_what_is_wrong_with_the_whole_range_fails_it_before_any_query(lake: Lake
     assert lake.aws.queries() == []
 
 
-@pytest.mark.parametrize("how", ["launchpad", "run tag"])
-def test_force_runs_all_queries_anew(lake: Lake, instance: dg.DagsterInstance, how: str) -> None:
+def test_force_runs_all_queries_anew(lake: Lake, instance: dg.DagsterInstance) -> None:
     target = sized(lake)
     run(lake, asset_of(target), instance, tags=RANGE)
-    tags = RANGE if how == "launchpad" else RANGE | {"athena_assets/force": "true"}
-    assert run(lake, asset_of(target), instance, tags=tags, force=how == "launchpad").success
+    assert run(lake, asset_of(target), instance, tags=RANGE | {"athena_assets/force": "true"}).success
     assert queries(lake, target) == {key: ["SUCCEEDED", "SUCCEEDED"] for key in KEYS}
     assert_all_published_once(lake, target)
