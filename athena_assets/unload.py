@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TypeVar
 
 from athena_assets.aws.driver import Driver, new_owner, publish
@@ -26,7 +26,7 @@ from athena_assets.core.slot import Slot
 from athena_assets.core.target import Target
 from athena_assets.core.tenure import look
 from athena_assets.errors import AthenaAssetsError
-from athena_assets.sql import inspect_query
+from athena_assets.sql import QueryFacts, inspect_query
 
 T = TypeVar("T")
 
@@ -91,7 +91,12 @@ class Publisher:
             QueryFailed: see its subclasses; nothing was published.
             AthenaAssetsError: everything else; the next caller goes on from what the register says.
         """
-        request = self._request(target, partition, request_id, force, upstream_versions or {}, run)
+        request = self._request(
+            target, inspect_query(target), partition, request_id, force, upstream_versions or {}, run
+        )
+        table = target.publish_settings(partition).glue
+        if table is not None:
+            GlueTables(self._clients, request.location.bucket).check(target, table, at=request.location)
         return publish(self._clients, request, observe, take_over=take_over)
 
     def unload_partitions(
@@ -105,7 +110,7 @@ class Publisher:
         run: str | None = None,
         observe: Callable[[str, str], None] | None = None,
         limit: int = PARTITIONS_AT_ONCE,
-    ) -> Iterator[tuple[str, Published | Reused | Skipped | AthenaAssetsError]]:
+    ) -> Generator[tuple[str, Published | Reused | Skipped | AthenaAssetsError]]:
         """Publishes several partitions at once, with one batched poll for all their queries.
 
         Yields each key with its outcome or error as soon as it has ended; one's error ends no other. Take the steps of
@@ -118,10 +123,14 @@ class Publisher:
             limit: publications under way at one time; each has one query.
         """
         keys = list(dict.fromkeys(partitions))
+        facts = inspect_query(target)
         requests = [
-            self._request(target, key, request_id and request_id(key), force, upstream_versions or {}, run)
+            self._request(target, facts, key, request_id and request_id(key), force, upstream_versions or {}, run)
             for key in keys
         ]
+        table = target.publish_settings(keys[0]).glue if keys else None
+        if table is not None:
+            GlueTables(self._clients, requests[0].location.bucket).check(target, table)
         fleet = Fleet(
             self._clients,
             limit=limit,
@@ -133,13 +142,13 @@ class Publisher:
     def _request(
         self,
         target: Target,
+        facts: QueryFacts,
         partition: str | None,
         request_id: str | None,
         force: bool,
         upstream_versions: Mapping[str, str],
         run: str | None,
     ) -> Request:
-        facts = inspect_query(target)
         location = target.location_for(partition)
         workgroup = target.workgroup or self.settings.workgroup
         request = Request(
@@ -160,9 +169,6 @@ class Publisher:
             lease=self._lease,
         )
         request.check()
-        table = target.publish_settings(partition).glue
-        if table is not None:
-            GlueTables(self._clients, location.bucket).check(target, table, location)
         return request
 
     # --- looking and mending -----------------------------------------------------------------------------------------
@@ -197,10 +203,10 @@ class Publisher:
     ) -> tuple[Column, ...] | None:
         """Names and Hive types of a result's columns, read from the footer of its first Parquet file.
 
-        None where nothing tells them: another format, an empty result, a result that has been replaced since, or no
-        pyarrow (`pip install athena_assets[schema]`).
+        None where nothing tells them, or not all: another format, `partitioned_by`, an empty result, a result that has
+        been replaced since, or no pyarrow (`pip install athena_assets[schema]`).
         """
-        if target.format.format != "PARQUET" or outcome.superseded:
+        if target.format.format != "PARQUET" or target.format.partitioned_by or outcome.superseded:
             return None
         return read_columns(self._clients, target.location_for(partition).bucket, outcome.publication.manifest)
 

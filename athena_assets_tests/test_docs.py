@@ -26,6 +26,7 @@ from athena_assets.core.partition import Grain
 from athena_assets.core.register import Mode
 from athena_assets.core.target import OnEmpty
 from athena_assets.local import EmbeddedAws, Fault, Respond
+from athena_assets.sql import inspect_query
 from athena_assets_tests.deploy.template import load_template
 from athena_assets_tests.e2e.lake import Lake, wait_until
 
@@ -271,7 +272,7 @@ class Clockwork(Driver):
     """
 
     def __init__(self, sales: Sales, target: Target, before: Callable[[Effect[Any]], Any] | None = None) -> None:
-        self.request = sales.publisher(lease=60)._request(target, None, "run-7", False, {}, None)
+        self.request = sales.publisher(lease=60)._request(target, inspect_query(target), None, "run-7", False, {}, None)
         super().__init__(AwsClients(sales.settings), self.request.slot)
         self._now = 0.0
         self._before = before

@@ -11,7 +11,7 @@ import itertools
 import queue
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -70,7 +70,7 @@ class Fleet:
         self._order = itertools.count()
         self._active: dict[int, _Task] = {}
 
-    def publish(self, requests: Sequence[Request]) -> Iterator[tuple[int, Outcome | AthenaAssetsError]]:
+    def publish(self, requests: Sequence[Request]) -> Generator[tuple[int, Outcome | AthenaAssetsError]]:
         """Yields each request's index with its outcome or error as soon as it has ended. One's error ends no other.
 
         Nothing goes on between two steps of the iteration, so take them quickly: leases are renewed in them. An

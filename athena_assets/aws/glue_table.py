@@ -27,8 +27,8 @@ class GlueTables:
         self._clients = clients
         self._bucket = bucket
 
-    def check(self, target: Target, table: GlueTable, location: Location) -> None:
-        """Refuses, before a query is paid for, what `keep` could not do.
+    def check(self, target: Target, table: GlueTable, at: Location | None = None) -> None:
+        """Refuses, before a query is paid for, what `keep` could not do; with `at`, also for the slot's partition.
 
         Raises:
             InvalidTarget: the table lies elsewhere, or is missing and its columns can't be read from the result.
@@ -49,8 +49,8 @@ class GlueTables:
             raise target.invalid(
                 "glue_table", f"{table} is at {place}, not at {table.root}.", "Name another table or location."
             )
-        if table.value is not None:
-            self._check_partition(target, table, location)
+        if at is not None and table.value is not None:
+            self._check_partition(target, table, at)
 
     def _check_partition(self, target: Target, table: GlueTable, location: Location) -> None:
         answer = question(

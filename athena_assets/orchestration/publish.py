@@ -1,6 +1,6 @@
 """What the step of an asset does: one publication, or those of several partitions at once."""
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import dagster as dg
 
@@ -108,7 +108,6 @@ class Step:
                 run=context.run.run_id,
                 observe=lambda partition, line: context.log.info("%s: %s", partition, line),
             )
-            assert isinstance(outcomes, Generator)
             # Interrupted while it stores what we yielded, Dagster drops our generator without closing it.
             with self._resource.closing(outcomes):
                 yield from outcomes

@@ -90,7 +90,7 @@ def test_closing_the_iteration_stops_what_is_under_way(lake: Lake) -> None:
     key, _ = next(results)
     assert key == "k00"
     wait_until(lambda: lake.aws.faults.held(hold), "the other query is held")
-    results.close()  # type: ignore[attr-defined]
+    results.close()
     assert [each.state for each in lake.queries(at(target, "k01"))] == ["CANCELLED"]
     register = lake.register(at(target, "k01"))
     assert register is not None
