@@ -49,6 +49,10 @@ _NONDETERMINISTIC = frozenset(
 # Those that are written without parentheses and that sqlglot takes for columns.
 _NILADIC = frozenset({"current_catalog", "current_path", "current_schema"})
 
+_DIALECT = "athena"
+# sqlglot loads a dialect when it is first named, and two threads that name it at one moment find half of it.
+sqlglot.parse_one("SELECT 1", read=_DIALECT)
+
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns about syntax that it keeps as an opaque command
 
 
@@ -78,7 +82,7 @@ def inspect_query(target: Target) -> QueryFacts:
     """
     values = dict.fromkeys((*target.parameters, PARTITION, START, END), "x")
     try:
-        parsed = sqlglot.parse(render_query(check_query(target.query), values), read="athena")
+        parsed = sqlglot.parse(render_query(check_query(target.query), values), read=_DIALECT)
     except (SqlglotError, RecursionError):
         return QueryFacts(None, ())
     statements = [each for each in parsed if each is not None]
@@ -94,7 +98,7 @@ def inspect_query(target: Target) -> QueryFacts:
 
 def _tables(root: exp.Expr, target: Target) -> tuple[UpstreamTable, ...] | None:
     """None where a table may be read that we would not see: a wrong answer would reuse stale results."""
-    root = normalize_identifiers(root.copy(), dialect="athena")
+    root = normalize_identifiers(root.copy(), dialect=_DIALECT)
     if any(isinstance(node, exp.Anonymous) and node.name.lower() == "table" for node in root.walk()):
         return None  # a table function's TABLE(...) argument
     try:

@@ -1,5 +1,7 @@
 """What is read from a SELECT: its upstream tables, and its functions of time or chance."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -265,3 +267,19 @@ def test_a_common_table_is_found_whatever_its_case(query: str) -> None:
 def test_a_table_behind_a_common_table_of_its_name_is_found() -> None:
     found = inspect_query(target(query="WITH orders AS (SELECT * FROM orders) SELECT * FROM orders"))
     assert found.tables is None or [each.name for each in found.tables] == ["orders"]
+
+
+def test_nothing_of_sqlglot_is_left_to_be_loaded_by_threads_at_one_moment() -> None:
+    code = """
+import sys
+from athena_assets import Target
+from athena_assets.sql import inspect_query
+
+before = set(sys.modules)
+query = "WITH a AS (SELECT 1 AS x) SELECT x, now() FROM a JOIN b USING (x) UNION ALL SELECT y, uuid() FROM c.d"
+assert inspect_query(Target(name="t", query=query, location="s3://lake/x/")).tables
+late = {name for name in set(sys.modules) - before if name.startswith("sqlglot")}
+assert not late, late
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr

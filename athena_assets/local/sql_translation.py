@@ -26,6 +26,11 @@ from athena_assets.local import sql_rules
 from athena_assets.local.athena_errors import QueryFailed, RequestRefused, not_supported
 from athena_assets.local.sql_rewrites import check_shape, rewrite
 
+# sqlglot loads a dialect when it is first named, and two threads that name it at one moment find half of it.
+for _dialect in ("athena", "trino", "hive", "duckdb"):
+    sqlglot.parse_one("SELECT 1", read=_dialect).sql(dialect=_dialect)
+
+
 CATALOG = "awsdatacatalog"
 
 
