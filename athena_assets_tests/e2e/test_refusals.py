@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from athena_assets import AwsSettings, Published, Publisher, errors
-from athena_assets_tests.e2e.lake import Lake, ThreadCaller, wait_until
+from athena_assets.core.location import parse_location
+from athena_assets_tests.e2e.lake import Lake, ThreadCaller, done, wait_until
 
 
 def with_settings(lake: Lake, **changes: Any) -> Publisher:
@@ -113,6 +114,31 @@ def test_a_bucket_of_another_account_is_refused(lake: Lake) -> None:
         with_settings(lake, expected_bucket_owner="999999999999").unload(target)
     assert lake.queries(target.location) == []
     assert lake.register(target.location) is None
+
+
+def test_every_s3_call_names_the_expected_owner(lake: Lake) -> None:
+    publisher = with_settings(lake, expected_bucket_owner="123456789012")
+    seen: list[tuple[str, str | None, str | None]] = []
+
+    def record(request: Any, operation_name: str, **_: Any) -> None:
+        source = request.headers.get("x-amz-source-expected-bucket-owner")
+        seen.append((operation_name, request.headers.get("x-amz-expected-bucket-owner"), source))
+
+    clients = publisher._clients
+    for client in (clients.s3, clients.s3_once):
+        client.meta.events.register("before-sign.s3", record)
+    target = lake.target()
+    outcome = done(publisher.unload(target))
+    publisher.unload(target, force=True)
+    publisher.columns(target, outcome)
+    location = parse_location(target.location)
+    publisher.scrub(location)
+    publisher.collect(location, delete=True)
+    publisher.restore(location, outcome.publication.fence)
+    assert {owner for _, owner, _ in seen} == {"123456789012"}
+    assert {source for operation, _, source in seen if operation == "CopyObject"} == {"123456789012"}
+    operations = {operation for operation, _, _ in seen}
+    assert operations >= {"CopyObject", "DeleteObject", "GetObject", "ListObjectsV2", "PutObject"}
 
 
 def test_a_missing_bucket_is_named(lake: Lake) -> None:
