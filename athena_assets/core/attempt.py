@@ -166,7 +166,8 @@ def verify(tenure: Tenure, status: QueryStatus) -> Effects[tuple[ListedObject, .
         reason = f"it has no data manifest, but {len(listing)} objects lie under its staging prefix"
         return Failed(FailureKind.RESULT_INVALID, reason, attempt.query_id)
     try:
-        files = match_files(uris, listing, tenure.slot.location, attempt.staging)
+        copied = attempt.settings.mode is Mode.STAGED
+        files = match_files(uris, listing, tenure.slot.location, attempt.staging, copied=copied)
     except InvalidResult as error:
         return Failed(FailureKind.RESULT_INVALID, str(error), attempt.query_id)
     if attempt.settings.mode is Mode.DIRECT and len(files) < len(listing):

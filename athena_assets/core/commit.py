@@ -20,7 +20,7 @@ from athena_assets.core.effects import (
     Written,
     perform,
 )
-from athena_assets.core.manifest import Manifest, ManifestFile, RemovedFile, planned_files
+from athena_assets.core.manifest import MAX_COPY_BYTES, Manifest, ManifestFile, RemovedFile, planned_files
 from athena_assets.core.register import Attempt, Mode, Publication, Register, encode
 from athena_assets.core.slot import Slot
 from athena_assets.core.target import UpstreamTable
@@ -52,8 +52,9 @@ def _replaced(slot: Slot, before: Register) -> Effects[tuple[tuple[RemovedFile, 
     settings, previous = before.current.settings, before.publication
     contents = yield from survey(slot, previous)
     adopts = settings.adopt_existing and previous is None
-    if contents.foreign and not adopts:
-        raise not_ours(slot, contents.foreign[0].key)
+    for found in contents.foreign:
+        if not adopts or found.size > MAX_COPY_BYTES:
+            raise not_ours(slot, found.key)
     removes, backup = removals(slot, previous, contents.current, contents.stray, settings.keep_previous)
     root = keys.adopted_prefix(slot.location, before.fence)
     moved = tuple(_removed(each, slot, root) for each in contents.foreign)
@@ -67,9 +68,10 @@ def removals(
     stray: tuple[ListedObject, ...],
     keep: int,
 ) -> tuple[tuple[RemovedFile, ...], str | None]:
-    """The removals for what we wrote ourselves; strays are never kept."""
+    """The removals for what we wrote. Strays are never kept, nor a result that is not whole or can't be copied."""
     backup = None
-    if previous is not None and not previous.lost and keep > 0 and len(current) == previous.files:
+    whole = previous is not None and not previous.lost and len(current) == previous.files
+    if previous is not None and whole and keep > 0 and all(each.size <= MAX_COPY_BYTES for each in current):
         backup = keys.backup_prefix(slot.location, previous.fence)
     return (
         *(_removed(each, slot, backup) for each in current),

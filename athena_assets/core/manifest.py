@@ -81,15 +81,15 @@ def parse_data_manifest(body: bytes) -> tuple[str, ...]:
 
 
 def match_files(
-    uris: tuple[str, ...], listing: tuple[ListedObject, ...], location: Location, staging: str
+    uris: tuple[str, ...], listing: tuple[ListedObject, ...], location: Location, staging: str, *, copied: bool = True
 ) -> tuple[ListedObject, ...]:
     """The listed objects that the data manifest names, in key order.
 
     An object under staging that the manifest does not name is a leftover of an internal restart or of a twin query; it
-    is not part of the result.
+    is not part of the result. `copied`: the files will be copied, so each must fit into one CopyObject.
 
     Raises:
-        InvalidResult: for a URI outside staging, one that is not there, one named twice, or one that we can't copy.
+        InvalidResult: for a URI outside staging, one that is not there, one named twice, or one that can't be copied.
     """
     root = f"s3://{location.bucket}/"
     found = {each.key: each for each in listing}
@@ -102,7 +102,7 @@ def match_files(
             raise InvalidResult(f"the data manifest names {uri}, which does not exist")
         if key in files:
             raise InvalidResult(f"the data manifest names {uri} twice")
-        if found[key].size > MAX_COPY_BYTES:
+        if copied and found[key].size > MAX_COPY_BYTES:
             raise InvalidResult(f"{uri} is larger than 5 GiB, which one server-side copy can't publish")
         files[key] = found[key]
     return tuple(files[key] for key in sorted(files))

@@ -158,3 +158,10 @@ def test_a_data_manifest_that_is_not_text_is_no_result() -> None:
 @pytest.mark.parametrize("character", ["\u2028", "\x85", "\x1c", "\x0b"])
 def test_only_a_line_feed_ends_a_line_of_the_data_manifest(character: str) -> None:
     assert parse_data_manifest(f"s3://lake/a{character}b\n".encode()) == (f"s3://lake/a{character}b",)
+
+
+def test_a_file_that_is_published_in_place_may_have_any_size() -> None:
+    huge = (ListedObject(f"{STAGING}a", 6 * 1024**3, '"a"'),)
+    assert match_files((f"s3://lake/{STAGING}a",), huge, LOCATION, STAGING, copied=False) == huge
+    with pytest.raises(InvalidResult, match="5 GiB"):
+        match_files((f"s3://lake/{STAGING}a",), huge, LOCATION, STAGING)
