@@ -25,11 +25,12 @@ from athena_assets.core.scrub import ScrubReport, repair, scrub
 from athena_assets.core.slot import Slot
 from athena_assets.core.target import Target
 from athena_assets.core.tenure import look
-from athena_assets.errors import AthenaAssetsError
+from athena_assets.errors import AthenaAssetsError, InvalidTarget
 from athena_assets.sql import QueryFacts, inspect_query
 
 T = TypeVar("T")
 
+SHORTEST_LEASE, LONGEST_LEASE = 0.5, 86_400  # seconds
 PARTITIONS_AT_ONCE = (
     10  # publications of one call under way at one time; Athena's default quota is 20 active DML queries
 )
@@ -45,8 +46,17 @@ class Publisher:
     """
 
     def __init__(self, settings: AwsSettings | None = None, *, lease_seconds: float = LEASE_SECONDS) -> None:
+        lease: object = lease_seconds
+        number = isinstance(lease, int | float) and not isinstance(lease, bool)
+        if not number or not SHORTEST_LEASE <= lease_seconds <= LONGEST_LEASE:
+            raise InvalidTarget(
+                "(any)",
+                "lease_seconds",
+                f"{lease_seconds!r} is not a number from {SHORTEST_LEASE} to {LONGEST_LEASE}.",
+                "Leave it out for 60 seconds.",
+            )
         self.settings = settings or AwsSettings()
-        self._lease = lease_seconds
+        self._lease = float(lease_seconds)
         self._clients = AwsClients(self.settings)
         self._lock = threading.Lock()
         self._workgroups: dict[str, Workgroup] = {}
@@ -149,6 +159,9 @@ class Publisher:
         upstream_versions: Mapping[str, str],
         run: str | None,
     ) -> Request:
+        for name, value in (("partition", partition), ("request_id", request_id), ("run", run)):
+            if value is not None and not isinstance(value, str):
+                raise target.invalid(name, f"{value!r} is not a string.", "Give a string.")
         location = target.location_for(partition)
         workgroup = target.workgroup or self.settings.workgroup
         request = Request(
@@ -190,9 +203,12 @@ class Publisher:
         owner = new_owner(request_id or uuid.uuid4().hex)
         return self._on(location, "restore", lambda slot: restore(slot, fence=fence, owner=owner, lease=self._lease))
 
-    def repair(self, location: Location, *, delete: bool) -> tuple[ListedObject, ...]:
-        """Frees a blocked slot once its location is empty; returns what lies there. `delete` empties it first."""
-        return self._on(location, "repair", lambda slot: repair(slot, delete=delete))
+    def repair(self, location: Location, *, delete: Sequence[ListedObject] = ()) -> tuple[ListedObject, ...]:
+        """Frees a blocked slot once its location is empty; returns what lies there.
+
+        `delete` takes what an earlier call returned: those objects, as they were then, are deleted first.
+        """
+        return self._on(location, "repair", lambda slot: repair(slot, delete=tuple(delete)))
 
     def _on(self, location: Location, caller: str, steps: Callable[[Slot], Effects[T]]) -> T:
         slot = Slot(location, caller)

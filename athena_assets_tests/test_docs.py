@@ -375,7 +375,7 @@ def not_kept(sales: Sales) -> Iterator[Callable[[], object]]:
 
 
 def not_blocked(sales: Sales) -> Iterator[Callable[[], object]]:
-    yield lambda: sales.publisher().repair(parse_location("s3://lake/published/daily/"), delete=False)
+    yield lambda: sales.publisher().repair(parse_location("s3://lake/published/daily/"))
 
 
 def request_conflict(sales: Sales) -> Iterator[Callable[[], object]]:

@@ -87,6 +87,9 @@ class GlueTables:
             if isinstance(created, Unanswered):
                 return created
             found = {"StorageDescriptor": storage}
+        place = found["StorageDescriptor"].get("Location", "")
+        if place.rstrip("/") != table.root.rstrip("/"):
+            raise denied(str(table), "the table", f"it was made at {place} meanwhile, not at {table.root}")
         if table.value is None:
             return Done()
         storage = {**found["StorageDescriptor"], "Location": effect.location}

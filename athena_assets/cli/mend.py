@@ -138,7 +138,7 @@ def repair(session: Session, name: str, partition: str | None, delete: bool, yes
     slot = one_slot(session, name, partition)
     publisher = session.publisher()
     before = publisher.status(slot.location)
-    found = publisher.repair(slot.location, delete=False)
+    found = publisher.repair(slot.location)
     failure = None if before is None else before.failure
     session.document |= {
         "target": slot.label,
@@ -159,7 +159,7 @@ def repair(session: Session, name: str, partition: str | None, delete: bool, yes
         if not yes and not click.confirm(f"Delete {plural(len(found), 'object')} at {slot.location}?", err=True):
             session.say("Still blocked; nothing was deleted.")
             return Exit.NEGATIVE
-        remaining = publisher.repair(slot.location, delete=True)
+        remaining = publisher.repair(slot.location, delete=found)
         session.document |= {"remaining": objects_document(remaining), "freed": not remaining}
         if remaining:
             session.say("Still blocked; not deleted, because it changed meanwhile or S3 refused:")

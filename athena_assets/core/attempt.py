@@ -8,6 +8,7 @@ from athena_assets import errors
 from athena_assets.core import policy, register
 from athena_assets.core.effects import (
     Absent,
+    CountRows,
     DrawFraction,
     Effects,
     ListedObject,
@@ -175,6 +176,9 @@ def verify(tenure: Tenure, status: QueryStatus) -> Effects[tuple[ListedObject, .
         other = next(each.key for each in listing if each.key not in named)
         reason = f"s3://{tenure.slot.bucket}/{other} lies at the location and is not the query's"
         return Failed(FailureKind.MIXED_LOCATION, reason, attempt.query_id)
+    if not files and (yield from perform(CountRows(attempt.accepted_query))):
+        reason = "it has rows, but no data manifest and no files: they were deleted before they could be published"
+        return Failed(FailureKind.RESULT_INVALID, reason, attempt.query_id)
     if not files and attempt.settings.empty_fails:
         return Failed(FailureKind.EMPTY_RESULT, "it has no rows, and the target's on_empty is 'fail'", attempt.query_id)
     return files

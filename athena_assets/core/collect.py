@@ -32,7 +32,7 @@ def sweep(tenure: Tenure, keep: int) -> Effects[None]:
     Only the backups that this owner's register drops: one that is named nowhere may be a later owner's, in the making.
     """
     slot, found = tenure.slot, tenure.register
-    doomed = yield from _staged_up_to(slot, found.fence)
+    doomed = yield from staged_up_to(slot, found.fence)
     for dropped in found.kept[keep:]:
         doomed += yield from answered(ListObjects(dropped.backup), slot)
     for each in doomed:
@@ -50,7 +50,7 @@ def collect(slot: Slot, *, delete: bool) -> Effects[Garbage]:
     found = seen.register
     if found is None or found.state is not State.FREE:
         return Garbage((), ())
-    staging = yield from _staged_up_to(slot, found.fence)
+    staging = yield from staged_up_to(slot, found.fence)
     listed = yield from answered(ListObjects(keys.backup_root(slot.location)), slot)
     backups = tuple(each for each in listed if _unnamed(slot, found, each.key))
     garbage = Garbage(staging, backups)
@@ -60,7 +60,7 @@ def collect(slot: Slot, *, delete: bool) -> Effects[Garbage]:
     return garbage
 
 
-def _staged_up_to(slot: Slot, fence: int) -> Effects[tuple[ListedObject, ...]]:
+def staged_up_to(slot: Slot, fence: int) -> Effects[tuple[ListedObject, ...]]:
     """Staged objects of owners up to this fence: whatever still writes there, nobody will publish it."""
     listed = yield from answered(ListObjects(keys.staging_root(slot.location)), slot)
     return tuple(

@@ -52,6 +52,8 @@ def _replaced(slot: Slot, before: Register) -> Effects[tuple[tuple[RemovedFile, 
     settings, previous = before.current.settings, before.publication
     contents = yield from survey(slot, previous)
     adopts = settings.adopt_existing and previous is None
+    if contents.neighbours:
+        raise not_ours(slot, contents.neighbours[0].key)
     for found in contents.foreign:
         if not adopts or found.size > MAX_COPY_BYTES:
             raise not_ours(slot, found.key)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from athena_assets import errors
 from athena_assets.core.effects import Absent, Effects, HeadObject, ListedObject, ListObjects, ReadObject
-from athena_assets.core.manifest import Manifest, ownership
+from athena_assets.core.manifest import Manifest, owner_of
 from athena_assets.core.register import Publication, UnreadableRegister, decode
 from athena_assets.core.slot import Slot
 from athena_assets.core.tenure import answered
@@ -19,11 +19,13 @@ class Contents:
     Args:
         current: files of the current publication, as its manifest lists them.
         stray: other objects that this system wrote, such as the late copy of a paused owner.
+        neighbours: what this system wrote for another slot, whose location overlaps this one.
         foreign: everything else.
     """
 
     current: tuple[ListedObject, ...]
     stray: tuple[ListedObject, ...]
+    neighbours: tuple[ListedObject, ...]
     foreign: tuple[ListedObject, ...]
 
 
@@ -37,6 +39,7 @@ def survey(slot: Slot, publication: Publication | None) -> Effects[Contents]:
             known = {file.key: (file.source_etag, file.size) for file in manifest.files}
     current: list[ListedObject] = []
     stray: list[ListedObject] = []
+    neighbours: list[ListedObject] = []
     foreign: list[ListedObject] = []
     for found in listing:
         if found.key == slot.location.prefix and found.size == 0:
@@ -48,13 +51,16 @@ def survey(slot: Slot, publication: Publication | None) -> Effects[Contents]:
         if isinstance(head, Absent):
             continue
         seen = ListedObject(found.key, head.size, head.etag)
-        if not ownership(str(slot)).items() <= head.metadata.items():
+        owner = owner_of(head.metadata, found.key)
+        if owner is None:
             foreign.append(seen)
+        elif owner != str(slot):
+            neighbours.append(seen)
         elif found.key in known:
             current.append(seen)  # its ETag is not the source's: encrypted with KMS, or copied in parts
         else:
             stray.append(seen)
-    return Contents(tuple(current), tuple(stray), tuple(foreign))
+    return Contents(tuple(current), tuple(stray), tuple(neighbours), tuple(foreign))
 
 
 def read_manifest(slot: Slot, publication: Publication) -> Effects[Manifest | None]:

@@ -69,4 +69,9 @@ def published_key(location: Location, fence: int, attempt: int, index: int, stag
     """
     directory, _, name = staged_path.rpartition("/")
     suffix = name[name.index(".") :] if "." in name else ""
-    return f"{location.prefix}{directory}{'/' if directory else ''}{fence:08d}-{attempt:02d}-{index:05d}{suffix}"
+    return f"{location.prefix}{directory}{'/' if directory else ''}{published_name(fence, attempt, index)}{suffix}"
+
+
+def published_name(fence: int, attempt: int, index: int) -> str:
+    """How the name of a published file begins."""
+    return f"{fence:08d}-{attempt:02d}-{index:05d}"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from athena_assets.core import keys
 from athena_assets.core.effects import ListedObject
+from athena_assets.core.keys import published_name
 from athena_assets.core.location import Location
 from athena_assets.core.register import SCHEMA, PublishSettings
 
@@ -57,7 +58,7 @@ class Manifest:
 
     def copy_metadata(self, index: int) -> dict[str, str]:
         """What our copy of file `index` carries: the proof that we wrote that object."""
-        return {**ownership(self.slot), "athena-assets-source": self._mark(index)}
+        return {_SLOT: self.slot, _SOURCE: self._mark(index)}
 
     def is_copy(self, index: int, size: int, metadata: dict[str, str]) -> bool:
         return size == self.files[index].size and metadata == {**metadata, **self.copy_metadata(index)}
@@ -66,9 +67,21 @@ class Manifest:
         return f"{self.fence}-{self.attempt}-{index}-{self.files[index].source_etag.strip(chr(34))}"
 
 
-def ownership(slot: str) -> dict[str, str]:
-    """The metadata by which every published object of a slot is known to be ours."""
-    return {"athena-assets-slot": slot}
+_SLOT, _SOURCE = "athena-assets-slot", "athena-assets-source"
+
+
+def owner_of(metadata: dict[str, str], key: str) -> str | None:
+    """The slot that wrote an object; None for a stranger's, also if it is a copy that carries our metadata along.
+
+    Our own copy has the name that its mark says; who copies one of our files gives it another, or keeps it elsewhere.
+    """
+    fence, _, rest = metadata.get(_SOURCE, "").partition("-")
+    attempt, _, rest = rest.partition("-")
+    index = rest.partition("-")[0]
+    if _SLOT not in metadata or not (fence.isdecimal() and attempt.isdecimal() and index.isdecimal()):
+        return None
+    name = key.rpartition("/")[2]
+    return metadata[_SLOT] if name.startswith(published_name(int(fence), int(attempt), int(index))) else None
 
 
 def parse_data_manifest(body: bytes) -> tuple[str, ...]:

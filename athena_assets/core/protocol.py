@@ -19,6 +19,7 @@ from athena_assets.core.effects import (
     DrawFraction,
     DrawId,
     Effects,
+    ListObjects,
     ReadClock,
     Report,
     ResolveUpstreams,
@@ -32,7 +33,7 @@ from athena_assets.core.request import Outcome, Request, Skipped
 from athena_assets.core.statement import Label, readdress
 from athena_assets.core.swap import project
 from athena_assets.core.target import OnConflict
-from athena_assets.core.tenure import LeaseLost, Seen, Tenure, look, vanished, write
+from athena_assets.core.tenure import LeaseLost, Seen, Tenure, answered, look, vanished, write
 
 
 class Caller:
@@ -69,6 +70,8 @@ class Caller:
                 raise vanished(self.slot)
             if found is not None and found.state is State.BLOCKED and found.failure is not None:
                 raise policy.failure_error(self.slot, found.failure)
+            if found is None:
+                yield from self._check_first_use()
             self._known = found is not None
             if self._since is None:
                 self._since = in_flight(found)
@@ -93,6 +96,12 @@ class Caller:
             except LeaseLost:
                 yield from perform(Report("superseded", "another owner holds the slot; waiting for its result"))
             self._fresh = False
+
+    def _check_first_use(self) -> Effects[None]:
+        """No register, but manifests: it was lost. Fences that start again could let an old owner publish."""
+        manifests = yield from answered(ListObjects(keys.manifest_root(self.slot.location)), self.slot)
+        if manifests and (yield from look(self.slot)).register is None:
+            raise vanished(self.slot)
 
     def _expectation(self) -> Expectation:
         return Expectation(

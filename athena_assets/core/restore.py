@@ -14,7 +14,7 @@ from athena_assets.core.manifest import Manifest, RemovedFile, planned_files
 from athena_assets.core.register import Kept, Owner, Publication, PublishSettings, Register, State
 from athena_assets.core.slot import Slot
 from athena_assets.core.swap import project
-from athena_assets.core.tenure import Seen, Tenure, answered, look, write
+from athena_assets.core.tenure import LeaseLost, Seen, Tenure, answered, look, write
 
 RESTORE = 0  # the attempt number of a publication that no attempt made
 
@@ -35,12 +35,12 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float) -> Effects[Pu
         for done in (found.publication, *found.history):
             if done is not None and done.request == owner.request and found.state is State.FREE:
                 return done
+    if found is not None and found.state is State.BLOCKED and found.failure is not None:
+        raise policy.failure_error(slot, found.failure)
+    if found is not None and found.state is not State.FREE:
+        raise _busy(slot, found)
     kept = _kept(slot, found, fence)
     assert found is not None
-    if found.state is State.BLOCKED and found.failure is not None:
-        raise policy.failure_error(slot, found.failure)
-    if found.state is not State.FREE:
-        raise _busy(slot, found)
     files = yield from answered(ListObjects(kept.backup), slot)
     if (len(files), sum(each.size for each in files)) != (kept.publication.files, kept.publication.bytes):
         raise errors.NotKept(
@@ -50,8 +50,8 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float) -> Effects[Pu
             next_step="Publish the target again instead.",
         )
     contents = yield from survey(slot, found.publication)
-    if contents.foreign:
-        raise not_ours(slot, contents.foreign[0].key)
+    for other in contents.foreign + contents.neighbours:
+        raise not_ours(slot, other.key)
     keep = len(found.kept)  # one leaves, one comes
     removes, backup = removals(slot, found.publication, contents.current, contents.stray, keep)
     key = keys.restore_manifest_key(slot.location, found.fence + 1, (yield from perform(DrawId())))
@@ -69,7 +69,17 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float) -> Effects[Pu
     )
     taken = yield from _commit(slot, seen, owner, lease, publication, backup)
     yield from perform(Report("committed", f"the result of fence {fence} again, as fence {publication.fence}"))
-    if not (yield from project(Tenure(slot, taken))):
+    try:
+        whole = yield from project(Tenure(slot, taken))
+    except LeaseLost:
+        raise errors.SlotBusy(
+            slot,
+            "another caller took the slot over while the files were copied, and finishes the restore.",
+            owner="unknown",
+            query_id=None,
+            next_step="Look at the status; the same request id finds what was done.",
+        ) from None
+    if not whole:
         raise errors.PublicationLost(
             slot,
             "the kept files vanished while they were copied.",
@@ -100,7 +110,7 @@ def _busy(slot: Slot, found: Register) -> errors.SlotBusy:
         f"the slot is held by {describe(found)}.",
         owner=describe(found),
         query_id=query_id,
-        next_step="Restore when it is free.",
+        next_step="Restore when it is free; if its owner is dead, the next `unload` (or `takeover`) finishes its work.",
     )
 
 

@@ -56,13 +56,13 @@ def scrub(slot: Slot) -> Effects[ScrubReport]:
         register=found,
         missing=tuple(sorted(expected - present)),
         stray=contents.stray,
-        foreign=contents.foreign,
+        foreign=contents.foreign + contents.neighbours,
         staged=(yield from answered(ListObjects(keys.staging_root(slot.location)), slot)),
     )
 
 
-def repair(slot: Slot, *, delete: bool) -> Effects[tuple[ListedObject, ...]]:
-    """Frees a blocked slot whose location is empty; `delete` empties it first, object by object as listed.
+def repair(slot: Slot, *, delete: tuple[ListedObject, ...] = ()) -> Effects[tuple[ListedObject, ...]]:
+    """Frees a blocked slot whose location is empty; `delete` names what to delete first, each only as it was listed.
 
     Returns what still lies there: nothing means that the slot is free again.
 
@@ -78,11 +78,10 @@ def repair(slot: Slot, *, delete: bool) -> Effects[tuple[ListedObject, ...]]:
             not_done="Nothing was changed.",
             next_step="A slot that is held is finished by the next `unload`, or at once by `takeover`.",
         )
-    listing = yield from answered(ListObjects(slot.location.prefix), slot)
-    if delete:
-        for each in listing:
+    for each in delete:
+        if each.key.startswith(slot.location.prefix):
             yield from perform(DeleteObject(each.key, each.etag))
-        listing = yield from answered(ListObjects(slot.location.prefix), slot)
+    listing = yield from answered(ListObjects(slot.location.prefix), slot)
     if listing:
         return listing
     if (yield from write(slot, seen, repaired(seen.register, (yield from perform(DrawId()))))) is None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from athena_assets.core import register
-from athena_assets.core.collect import sweep
+from athena_assets.core.collect import staged_up_to, sweep
 from athena_assets.core.contents import not_ours, read_manifest
 from athena_assets.core.effects import (
     Absent,
@@ -27,8 +27,9 @@ from athena_assets.core.effects import (
     Unanswered,
     perform,
 )
-from athena_assets.core.manifest import Manifest, RemovedFile
+from athena_assets.core.manifest import Manifest, ManifestFile, RemovedFile
 from athena_assets.core.tenure import Tenure, answered, send_again
+from athena_assets.errors import AthenaAssetsError
 
 CONFIRMATIONS = 3  # rounds of copying before a destination that won't stay counts as lost
 
@@ -39,7 +40,7 @@ def project(tenure: Tenure) -> Effects[bool]:
     assert publication is not None
     manifest = yield from read_manifest(tenure.slot, publication)
     if manifest is None:
-        return (yield from _lost(tenure, f"its manifest {publication.manifest} is gone"))
+        return (yield from _lost(tenure, (), f"its manifest {publication.manifest} is gone"))
     for removed in manifest.removes:
         yield from _retire(tenure, removed)
     moved = tuple(index for index, file in enumerate(manifest.files) if file.source != file.key)
@@ -47,7 +48,8 @@ def project(tenure: Tenure) -> Effects[bool]:
     for _ in range(CONFIRMATIONS):
         for index in missing:
             if not (yield from _publish_file(tenure, manifest, index)):
-                return (yield from _lost(tenure, f"{manifest.files[index].key} and its source are both gone"))
+                gone = manifest.files[index].key
+                return (yield from _lost(tenure, manifest.files, f"{gone} and its source are both gone"))
         listing = yield from answered(ListObjects(tenure.slot.location.prefix), tenure.slot)
         present = {each.key: each.size for each in listing}
         missing = tuple(
@@ -56,19 +58,28 @@ def project(tenure: Tenure) -> Effects[bool]:
         if not missing:
             break
     else:
-        return (yield from _lost(tenure, f"{manifest.files[missing[0]].key} disappeared after it was copied"))
+        gone = manifest.files[missing[0]].key
+        return (yield from _lost(tenure, manifest.files, f"{gone} disappeared after it was copied"))
     for index in moved:
         file = manifest.files[index]
         yield from remove(tenure, file.source, file.source_etag)
-    yield from _keep_glue_table(tenure, manifest)
+    refused = yield from _keep_glue_table(tenure, manifest)
     yield from sweep(tenure, manifest.settings.keep_previous)
     kept = tenure.register.kept[: manifest.settings.keep_previous]
     yield from tenure.change(register.released, kept=kept)
     yield from perform(Report("published", f"{len(manifest.files)} file(s) at {tenure.slot}"))
+    if refused is not None:
+        raise refused  # after the release: the files are published, and nobody has to wait for the table
     return True
 
 
-def _lost(tenure: Tenure, why: str) -> Effects[bool]:
+def _lost(tenure: Tenure, files: tuple[ManifestFile, ...], why: str) -> Effects[bool]:
+    """Gives the publication up; its sources go first, so that no late copy can bring one of its files back."""
+    sources = {file.source: file.source_etag for file in files if file.source != file.key}
+    for found in (yield from staged_up_to(tenure.slot, tenure.register.fence)):
+        sources.setdefault(found.key, found.etag)
+    for key, etag in sources.items():
+        yield from remove(tenure, key, etag)
     yield from tenure.change(register.marked_lost)
     yield from perform(Report("lost", why))
     return False
@@ -140,19 +151,22 @@ def remove(tenure: Tenure, key: str, etag: str) -> Effects[None]:
         tries += 1
 
 
-def _keep_glue_table(tenure: Tenure, manifest: Manifest) -> Effects[None]:
-    """The result is not announced before Athena users can find it."""
+def _keep_glue_table(tenure: Tenure, manifest: Manifest) -> Effects[AthenaAssetsError | None]:
+    """The result is not announced before Athena users can find it. Returns the error if the table can't be kept."""
     table = manifest.settings.glue
     if table is None:
-        return
+        return None
     sample = manifest.files[0].key if manifest.files else None
     effect = KeepGlueTable(table, str(tenure.slot), sample)
     started = yield from perform(ReadClock())
     tries = 0
     while True:
         yield from tenure.keep()
-        answer = yield from perform(effect)
+        try:
+            answer = yield from perform(effect)
+        except AthenaAssetsError as error:
+            return error
         if not isinstance(answer, Unanswered):
-            return
+            return None
         yield from send_again(tenure.slot, f"updating the table {table}", answer, started, tries)
         tries += 1

@@ -276,13 +276,26 @@ class Target:
         for name in ("name", "query", "location", "database", "catalog"):
             if not isinstance(getattr(self, name), str):
                 raise self.invalid(name, f"{getattr(self, name)!r} is not a string.", "Give a string.")
+        for name in ("workgroup", "glue_table"):
+            if not isinstance(getattr(self, name), str | None):
+                raise self.invalid(name, f"{getattr(self, name)!r} is not a string.", "Give a string or None.")
+        for name in ("adopt_existing", "clean_after_failure"):
+            if not isinstance(getattr(self, name), bool):
+                raise self.invalid(name, f"{getattr(self, name)!r} is not a boolean.", "Give True or False.")
+        if not isinstance(self.output, OutputFormat | str):
+            raise self.invalid("output", f"{self.output!r} is no output format.", "Give an OutputFormat or a name.")
+        upstreams: object = self.upstreams
+        if upstreams is not None:
+            values = tuple(upstreams) if isinstance(upstreams, tuple | list) else (upstreams,)
+            if not all(isinstance(each, UpstreamTable) for each in values):
+                raise self.invalid("upstreams", "they are not UpstreamTable values.", "Give a tuple of UpstreamTable.")
         if not isinstance(self.parameters, Mapping):
             raise self.invalid("parameters", "they are not a mapping.", "Give names and strings.")
         for name in ("timeout", "wait_timeout"):
-            if not isinstance(getattr(self, name), int | float):
+            if not isinstance(getattr(self, name), int | float) or isinstance(getattr(self, name), bool):
                 raise self.invalid(name, f"{getattr(self, name)!r} is not a number.", "Give seconds.")
         for name in ("retries", "keep_previous"):
-            if not isinstance(getattr(self, name), int):
+            if not isinstance(getattr(self, name), int) or isinstance(getattr(self, name), bool):
                 raise self.invalid(name, f"{getattr(self, name)!r} is not a whole number.", "Give zero or more.")
 
     def _check_query(self) -> None:

@@ -117,7 +117,9 @@ def write(slot: Slot, before: Seen, register: Register) -> Effects[Seen | None]:
         OutcomeUnknown: no answer for the request's patience.
     """
     key = keys.register_key(slot.location)
-    effect = WriteObject(key, encode(register), before.etag)
+    body = encode(register)
+    decode_register(body)  # nothing is ever written that nobody could read
+    effect = WriteObject(key, body, before.etag)
     started = yield from perform(ReadClock())
     doubtful = False
     tries = 0

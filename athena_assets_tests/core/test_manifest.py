@@ -11,7 +11,7 @@ from athena_assets.core.manifest import (
     InvalidResult,
     ManifestFile,
     match_files,
-    ownership,
+    owner_of,
     parse_data_manifest,
     planned_files,
 )
@@ -119,7 +119,7 @@ def test_the_metadata_of_a_copy_is_what_it_always_was() -> None:
         "athena-assets-slot": "s3://lake/marts/daily/",
         "athena-assets-source": "7-1-1-e2",
     }
-    assert ownership("s3://lake/marts/daily/").items() <= MANIFEST.copy_metadata(0).items()
+    assert owner_of(MANIFEST.copy_metadata(0), MANIFEST.files[0].key) == "s3://lake/marts/daily/"
 
 
 def test_our_copy_is_recognised_whatever_else_its_metadata_hold() -> None:
@@ -136,7 +136,7 @@ OTHER_FILES = tuple(replace(file, source_etag='"other"') for file in MANIFEST.fi
         (11, MANIFEST.copy_metadata(0)),
         (0, MANIFEST.copy_metadata(0)),
         (10, {}),
-        (10, ownership(MANIFEST.slot)),
+        (10, {"athena-assets-slot": MANIFEST.slot}),
         (10, {"athena-assets-source": "7-1-0-e1"}),
         (10, MANIFEST.copy_metadata(1)),
         (10, replace(MANIFEST, slot="s3://lake/marts/daily_old/").copy_metadata(0)),
@@ -165,3 +165,17 @@ def test_a_file_that_is_published_in_place_may_have_any_size() -> None:
     assert match_files((f"s3://lake/{STAGING}a",), huge, LOCATION, STAGING, copied=False) == huge
     with pytest.raises(InvalidResult, match="5 GiB"):
         match_files((f"s3://lake/{STAGING}a",), huge, LOCATION, STAGING)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "key"),
+    [
+        ({}, MANIFEST.files[0].key),
+        ({"athena-assets-slot": MANIFEST.slot}, MANIFEST.files[0].key),
+        (MANIFEST.copy_metadata(0), "marts/daily/copied-by-hand.gz"),
+        (MANIFEST.copy_metadata(0), MANIFEST.files[1].key),
+        ({**MANIFEST.copy_metadata(0), "athena-assets-source": "x-y-z"}, MANIFEST.files[0].key),
+    ],
+)
+def test_metadata_that_came_along_with_a_copy_prove_nothing(metadata: dict[str, str], key: str) -> None:
+    assert owner_of(metadata, key) is None

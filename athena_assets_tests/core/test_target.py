@@ -464,6 +464,16 @@ def test_parameters_are_constants_when_locations_are_compared() -> None:
         {"parameters": None},
         {"name": None},
         {"database": 5},
+        {"output": 3},
+        {"output": {"format": "PARQUET"}},
+        {"workgroup": 5},
+        {"glue_table": 5},
+        {"keep_previous": True},
+        {"retries": True},
+        {"adopt_existing": "no"},
+        {"clean_after_failure": 1},
+        {"upstreams": "lake.numbers"},
+        {"upstreams": ["x"]},
     ],
 )
 def test_a_value_of_another_type_is_refused_by_name(changes: dict[str, Any]) -> None:

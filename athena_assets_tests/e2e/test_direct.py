@@ -60,14 +60,20 @@ def test_failed_query_that_left_files_blocks_the_slot_until_it_is_repaired(lake:
     assert len(lake.queries(target.location)) == 1
 
     location = parse_location(target.location)
-    assert len(publisher.repair(location, delete=False)) == 2
+    shown = publisher.repair(location)
+    assert len(shown) == 2
     assert state(lake, target.location) == "blocked"
-    assert publisher.repair(location, delete=True) == ()
+    lake.s3.put_object(Bucket=lake.bucket, Key=location.prefix + "later", Body=b"precious")
+    (left,) = publisher.repair(location, delete=shown)  # what nobody was shown is not deleted
+    assert left.key == location.prefix + "later"
+    assert state(lake, target.location) == "blocked"
+    lake.s3.delete_object(Bucket=lake.bucket, Key=left.key)
+    assert publisher.repair(location) == ()
     assert state(lake, target.location) == "free"
     publisher.unload(target)
     lake.assert_published_once(target.location)
     with pytest.raises(errors.NotBlocked):
-        publisher.repair(location, delete=True)
+        publisher.repair(location)
 
 
 def test_failed_query_that_left_nothing_does_not_block(lake: Lake) -> None:

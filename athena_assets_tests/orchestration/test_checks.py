@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 
 from athena_assets import Target
+from athena_assets.core.keys import published_name
 from athena_assets.core.location import parse_location
 from athena_assets.local import Fault, HoldRequest
 from athena_assets.orchestration import build_unload_asset, build_unload_checks
@@ -75,8 +76,10 @@ def plant(lake: Lake, location: str, name: str = "planted", **arguments: Any) ->
 def plant_stray(lake: Lake, location: str) -> str:
     """What a paused owner's late copy would leave: our metadata, and no publication that has the key."""
     one = next(iter(lake.listing(location)))
-    key = parse_location(location).prefix + "late-copy.parquet"
-    lake.s3.copy_object(Bucket=lake.bucket, Key=key, CopySource={"Bucket": lake.bucket, "Key": one})
+    body = lake.s3.get_object(Bucket=lake.bucket, Key=one)["Body"].read()
+    key = parse_location(location).prefix + published_name(99, 1, 0)
+    metadata = {"athena-assets-slot": location, "athena-assets-source": "99-1-0-etag"}
+    lake.s3.put_object(Bucket=lake.bucket, Key=key, Body=body, Metadata=metadata)
     return f"s3://{lake.bucket}/{key}"
 
 
