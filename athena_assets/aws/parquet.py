@@ -7,9 +7,9 @@ from typing import Any
 
 from athena_assets.aws.replies import Refusal, question
 from athena_assets.aws.session import AwsClients
+from athena_assets.core.codec import decode
 from athena_assets.core.effects import Unanswered
 from athena_assets.core.manifest import Manifest
-from athena_assets.core.register import decode
 
 try:
     import pyarrow as pa

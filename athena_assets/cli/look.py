@@ -14,7 +14,8 @@ from athena_assets.cli.exits import Exit
 from athena_assets.cli.report import age_text, object_lines, objects_document, outline, plural, publication_text, table
 from athena_assets.cli.session import EPILOG, Session, also_here
 from athena_assets.cli.targets import SlotName, find_slots, targets_of
-from athena_assets.core.register import Owner, Publication, Register, encode
+from athena_assets.core.codec import encode
+from athena_assets.core.register import Owner, Publication, Register
 from athena_assets.core.scrub import ScrubReport
 from athena_assets.core.slot import Slot
 from athena_assets.core.tenure import Seen, look

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from athena_assets import errors
 from athena_assets.core import keys, register
+from athena_assets.core.codec import encode
 from athena_assets.core.contents import decode_manifest, not_ours, survey
 from athena_assets.core.effects import (
     Absent,
@@ -21,7 +22,7 @@ from athena_assets.core.effects import (
     perform,
 )
 from athena_assets.core.manifest import MAX_COPY_BYTES, Manifest, ManifestFile, RemovedFile, planned_files
-from athena_assets.core.register import Attempt, Mode, Publication, Register, encode
+from athena_assets.core.register import Attempt, Mode, Publication, Register
 from athena_assets.core.slot import Slot
 from athena_assets.core.target import UpstreamTable
 from athena_assets.core.tenure import Tenure, answered, send_again

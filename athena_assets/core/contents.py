@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from athena_assets import errors
+from athena_assets.core.codec import UnreadableRegister, decode
 from athena_assets.core.effects import Absent, Effects, HeadObject, ListedObject, ListObjects, ReadObject
 from athena_assets.core.manifest import Manifest, owner_of
-from athena_assets.core.register import Publication, UnreadableRegister, decode
+from athena_assets.core.register import Publication
 from athena_assets.core.slot import Slot
 from athena_assets.core.tenure import answered
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from athena_assets.core import keys
+from athena_assets.core.codec import SCHEMA
 from athena_assets.core.effects import ListedObject
 from athena_assets.core.keys import published_name
 from athena_assets.core.location import Location
-from athena_assets.core.register import SCHEMA, PublishSettings
+from athena_assets.core.register import PublishSettings
 
 MAX_COPY_BYTES = 5 * 1024**3  # one CopyObject; S3 API reference, CopyObject
 

@@ -6,20 +6,15 @@ two equal bodies would let a stale writer win.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
+from athena_assets.core.codec import SCHEMA, UnreadableRegister, decode
 from athena_assets.core.generation import UpstreamVersion
 
-SCHEMA = 1
 HISTORY = 32  # publications that the register itself remembers
-
-V = TypeVar("V")
 
 
 class State(StrEnum):
@@ -231,10 +226,6 @@ class Register:
         return self.attempt
 
 
-class UnreadableRegister(ValueError):
-    """The bytes are no register that this version understands."""
-
-
 # --- transitions -----------------------------------------------------------------------------------------------------
 
 
@@ -360,11 +351,6 @@ def marked_lost(before: Register, write_id: str) -> Register:
 # --- codec -----------------------------------------------------------------------------------------------------------
 
 
-def encode(value: object) -> bytes:
-    """JSON with a trailing newline; readable with any S3 browser."""
-    return (json.dumps(asdict(value), indent=1) + "\n").encode()  # type: ignore[call-overload]
-
-
 def decode_register(body: bytes) -> Register:
     """Raises UnreadableRegister for anything that is not exactly what this version writes."""
     register = decode(body, Register)
@@ -390,45 +376,3 @@ def _contradictions(found: Register) -> Iterator[tuple[bool, str]]:
         yield not known or not 0 <= (attempt.accepted or 0) < len(attempt.starts), "state running without its query"
     yield found.state is State.PUBLISHING and (publication is None or publication.lost), "nothing to publish"
     yield publication is not None and publication.fence > found.fence, "a publication of a later fence"
-
-
-def decode(body: bytes, kind: type[V]) -> V:
-    """Reads a value of one of our dataclasses; missing, extra or wrongly typed fields are an error."""
-    try:
-        raw = json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise UnreadableRegister(f"not JSON: {error}") from error
-    found = raw.get("schema") if isinstance(raw, dict) else None
-    if found != SCHEMA:
-        raise UnreadableRegister(f"its schema version is {found!r}; this version of athena_assets reads {SCHEMA}")
-    value: V = _read(raw, kind, kind.__name__)
-    return value
-
-
-def _read(raw: Any, kind: Any, path: str) -> Any:
-    if get_origin(kind) is UnionType:
-        options = [each for each in get_args(kind) if each is not NoneType]
-        return None if raw is None else _read(raw, options[0], path)
-    if get_origin(kind) is tuple:
-        if not isinstance(raw, list):
-            raise UnreadableRegister(f"{path} is not a list")
-        return tuple(_read(each, get_args(kind)[0], f"{path}[{index}]") for index, each in enumerate(raw))
-    if hasattr(kind, "__dataclass_fields__"):
-        names = {each.name for each in fields(kind)}
-        if not isinstance(raw, dict) or raw.keys() != names:
-            raise UnreadableRegister(f"{path} does not have exactly the fields {sorted(names)}")
-        hints = get_type_hints(kind)
-        return kind(**{name: _read(raw[name], hints[name], f"{path}.{name}") for name in names})
-    if isinstance(kind, type) and issubclass(kind, StrEnum):
-        try:
-            return kind(raw)
-        except ValueError as error:
-            raise UnreadableRegister(f"{path}: {error}") from error
-    if kind is float and type(raw) in (int, float):
-        try:
-            return float(raw)
-        except OverflowError as error:
-            raise UnreadableRegister(f"{path}: {error}") from error
-    if type(raw) is not kind:
-        raise UnreadableRegister(f"{path} is not a {kind.__name__}")
-    return raw

@@ -12,6 +12,7 @@ from typing import Concatenate, ParamSpec
 
 from athena_assets import errors
 from athena_assets.core import keys, policy
+from athena_assets.core.codec import UnreadableRegister, encode
 from athena_assets.core.effects import (
     Absent,
     DrawFraction,
@@ -30,7 +31,7 @@ from athena_assets.core.effects import (
     Written,
     perform,
 )
-from athena_assets.core.register import Register, UnreadableRegister, decode_register, encode, renewed
+from athena_assets.core.register import Register, decode_register, renewed
 from athena_assets.core.slot import Slot
 
 P = ParamSpec("P")

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 import dagster as dg
 from pydantic import Field
 
+from athena_assets.core.disjoint import check_disjoint
 from athena_assets.core.partition import END, START
 from athena_assets.core.statement import query_placeholders
-from athena_assets.core.target import OnConflict, Target, UpstreamTable, check_disjoint
+from athena_assets.core.target import OnConflict, Target, UpstreamTable
 from athena_assets.orchestration.checks import build_unload_checks
 from athena_assets.orchestration.concurrency import CONCURRENCY_KEY_TAG, pool_name
 from athena_assets.orchestration.failures import tried_again

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from athena_assets.core import register as transitions
+from athena_assets.core.codec import SCHEMA, UnreadableRegister, decode, encode
 from athena_assets.core.generation import UpstreamVersion
 from athena_assets.core.manifest import Manifest, ManifestFile, RemovedFile
 from athena_assets.core.register import (
     HISTORY,
-    SCHEMA,
     Attempt,
     Failure,
     FailureKind,
@@ -30,10 +30,7 @@ from athena_assets.core.register import (
     StartParameters,
     State,
     Statistics,
-    UnreadableRegister,
-    decode,
     decode_register,
-    encode,
 )
 from athena_assets_tests.core.examples import (
     ATTEMPT,

@@ -9,9 +9,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlglot import exp
 
+from athena_assets.core.disjoint import check_disjoint
 from athena_assets.core.output import OutputFormat
 from athena_assets.core.statement import MAX_STATEMENT_BYTES
-from athena_assets.core.target import OnConflict, Reuse, Target, UpstreamTable, check_disjoint
+from athena_assets.core.target import OnConflict, Reuse, Target, UpstreamTable
 from athena_assets.errors import InvalidTarget
 from athena_assets_tests.core.examples import target
 
