@@ -18,7 +18,7 @@ export DAGSTER_DISABLE_TELEMETRY := yes
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-demo: $(VENV)/.local-installed  ## show the whole thing on an AWS inside this process; no account is needed
+demo: $(VENV)/.local-installed  ## show the whole thing on an embedded AWS; no account is needed
 	@$(BIN)/python -m athena_assets.demo
 
 # exec: make waits for that very process, which stops all the others when Ctrl-C or a signal ends it.
