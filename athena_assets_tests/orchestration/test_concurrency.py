@@ -24,11 +24,16 @@ UNKNOWN = (UpstreamTable("no_such_database", "table"),)  # Glue does not know it
 
 
 class Runs:
-    """Runs in threads, each with a Dagster instance of its own, so that none of Dagster's limits can see another."""
+    """Runs in threads, each with a Dagster instance of its own, so that none of Dagster's limits can see another.
 
-    def __init__(self, lake: Lake, target: Target, count: int) -> None:
+    The instances lie in directories: one in memory answers "database table is locked" to whoever reads it during a run.
+    """
+
+    def __init__(self, lake: Lake, target: Target, count: int, directory: Path) -> None:
         self._stack = ExitStack()
-        self.instances = [self._stack.enter_context(dg.DagsterInstance.ephemeral()) for _ in range(count)]
+        self.instances = [
+            self._stack.enter_context(dg.DagsterInstance.from_config(str(home))) for home in homes(directory, count)
+        ]
         self.results: list[dg.ExecuteInProcessResult] = []
         asset = build_unload_asset(target)
         barrier = threading.Barrier(count)
@@ -72,16 +77,16 @@ def assert_one_query_for_all(lake: Lake, target: Target, runs: list[dict[str, An
     lake.assert_published_once(target.location)
 
 
-def test_runs_at_once_over_known_versions_share_one_query(lake: Lake) -> None:
+def test_runs_at_once_over_known_versions_share_one_query(lake: Lake, tmp_path: Path) -> None:
     target = lake.target()
-    with Runs(lake, target, 8) as runs:
+    with Runs(lake, target, 8, tmp_path) as runs:
         assert_one_query_for_all(lake, target, runs.join(), 8)
 
 
-def test_runs_at_once_over_unknown_versions_share_the_query_in_flight(lake: Lake) -> None:
+def test_runs_at_once_over_unknown_versions_share_the_query_in_flight(lake: Lake, tmp_path: Path) -> None:
     target = lake.target(upstreams=UNKNOWN)
     hold = lake.aws.faults.hold_queries()
-    with Runs(lake, target, 5) as runs:
+    with Runs(lake, target, 5, tmp_path) as runs:
         wait_until(lambda: runs.waiting() == 4, "all but one wait")
         lake.aws.faults.release(hold)
         joined = runs.join()
