@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from dataclasses import asdict, fields
 from enum import StrEnum
@@ -47,7 +48,7 @@ def _read(raw: Any, kind: Any, path: str) -> Any:
         names = {each.name for each in fields(kind)}
         if not isinstance(raw, dict) or raw.keys() != names:
             raise UnreadableRegister(f"{path} does not have exactly the fields {sorted(names)}")
-        hints = get_type_hints(kind)
+        hints = _hints(kind)
         return kind(**{name: _read(raw[name], hints[name], f"{path}.{name}") for name in names})
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         try:
@@ -62,3 +63,9 @@ def _read(raw: Any, kind: Any, path: str) -> Any:
     if type(raw) is not kind:
         raise UnreadableRegister(f"{path} is not a {kind.__name__}")
     return raw
+
+
+@functools.cache
+def _hints(kind: type[Any]) -> dict[str, Any]:
+    """Resolving them takes longer than all the rest of a read."""
+    return get_type_hints(kind)

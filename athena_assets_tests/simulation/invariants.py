@@ -1,0 +1,169 @@
+"""What must hold: the promises of the protocol as predicates on the world, each under the name of its invariant.
+
+They read objects and queries, and what the world has witnessed; never what a caller believes.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from athena_assets.core import keys
+from athena_assets.core.codec import decode
+from athena_assets.core.effects import QueryState
+from athena_assets.core.location import Location
+from athena_assets.core.manifest import Manifest
+from athena_assets.core.register import Mode, Publication, State
+from athena_assets.core.request import Published, Reused
+from athena_assets.errors import AthenaAssetsError
+from athena_assets_tests.simulation.world import World
+
+
+class Violation(Exception):
+    """One invariant does not hold; `invariant` is its name."""
+
+    def __init__(self, invariant: str, what: str) -> None:
+        super().__init__(f"{invariant}: {what}")
+        self.invariant = invariant
+        self.what = what
+
+
+@dataclass(frozen=True, slots=True)
+class Invariants:
+    """The promises about one slot.
+
+    Args:
+        location: the slot.
+        mode: how it is published.
+        generations: of each caller, by the version of the upstream table.
+        requests: the request id of each caller.
+        selects: the SELECT of each definition.
+        errors: what a caller may end with, by the fault that explains it.
+        queries: how many there are in the end, if all that goes wrong is harmless.
+        harmless: faults that cost no query.
+    """
+
+    location: Location
+    mode: Mode
+    requests: Mapping[str, str]
+    generations: Mapping[str, Mapping[int, str]]
+    selects: Mapping[str, str]
+    queries: int
+    harmless: frozenset[Any]
+    errors: Mapping[Any, tuple[type[AthenaAssetsError], ...]] = field(default_factory=dict)
+
+    # --- in every state ----------------------------------------------------------------------------------------------
+
+    def always(self, world: World) -> None:
+        self._committed_once(world)
+        self._fences_rise(world)
+        self._strangers_untouched(world)
+        self._rows_once(world)
+        self._published_whole(world)
+
+    def _committed_once(self, world: World) -> None:
+        for request, times in Counter(each.request for each in world.commits if not each.restored).items():
+            if times > 1:
+                raise Violation("I1", f"request {request} has committed {times} publications")
+
+    def _fences_rise(self, world: World) -> None:
+        fences = [each.fence for each in world.commits]
+        if any(earlier >= later for earlier, later in itertools.pairwise(fences)):
+            raise Violation("I5", f"the fences of successive publications are {fences}")
+        if world.usurped is not None:
+            raise Violation("I5", f"an owner followed another under the same fence {world.usurped}")
+
+    def _strangers_untouched(self, world: World) -> None:
+        for key, found in world.foreign.items():
+            if world.objects.get(key) is not found:
+                raise Violation("I7", f"{key}, which a stranger wrote, was overwritten or deleted")
+
+    def _rows_once(self, world: World) -> None:
+        """At no moment does a reader who lists the location see rows twice, or the rows of two queries."""
+        seen = self._visible(world)
+        bodies = Counter(seen.values())
+        twice = [body.decode() for body, times in bodies.items() if times > 1]
+        if twice:
+            raise Violation("I2", f"{twice[0]!r} lies at the location {bodies[twice[0].encode()]} times")
+        queries = {_query_of(body) for body in bodies}
+        if len(queries) > 1 and self.mode is not Mode.DIRECT:
+            raise Violation("I2", f"rows of the queries {sorted(queries)} lie at the location together")
+
+    def _published_whole(self, world: World) -> None:
+        register = world.register(self.location)
+        publication = None if register is None else register.publication
+        if register is None or publication is None or publication.lost:
+            return
+        query = world.queries.get(publication.query_id)
+        if query is None or query.state is not QueryState.SUCCEEDED:
+            raise Violation("I2", f"the published query {publication.query_id} has not succeeded")
+        select = self.selects.get(publication.definition)
+        if select is None or select not in query.parameters.query:
+            raise Violation("I2", f"the published query {publication.query_id} is another than the publication says")
+        manifest = manifest_of(world, publication)
+        if sorted(each.source for each in manifest.files) != sorted(query.files) and not publication.restored:
+            raise Violation("I2", "the publication's files are not those of its query's data manifest")
+        if register.state in (State.PUBLISHING, State.BLOCKED):
+            return
+        wanted = Counter((each.key, publication.query_id) for each in manifest.files)
+        found = Counter((key, _query_of(body)) for key, body in self._visible(world).items())
+        if self.mode is Mode.DIRECT and register.state is not State.FREE:
+            return  # it publishes into an empty location only: the files have been taken away
+        if found != wanted:
+            raise Violation("I8", f"readers find {sorted(found)} where {sorted(wanted)} are published")
+
+    def _visible(self, world: World) -> dict[str, bytes]:
+        """What lies at the location, less what strangers wrote."""
+        return {
+            key: found.body
+            for key, found in world.objects.items()
+            if key.startswith(self.location.prefix) and key not in world.foreign
+        }
+
+    # --- when a caller ends ------------------------------------------------------------------------------------------
+
+    def told(self, world: World, caller: str, outcome: Any) -> None:
+        """A caller was answered: with a publication of what it asked for, which readers can read."""
+        if isinstance(outcome, AssertionError):
+            raise Violation("A0", f"{caller} meets a state that the code holds for impossible") from outcome
+        if not isinstance(outcome, Published | Reused):
+            return
+        publication = outcome.publication
+        slot = keys.slot_prefix(self.location)
+        if (slot, publication.fence) not in world.readable:
+            raise Violation("I8", f"{caller} was told of fence {publication.fence}, which nobody could read yet")
+        wanted = self.generations[caller]
+        if isinstance(outcome, Published) and not outcome.adopted and publication.request != self.requests[caller]:
+            raise Violation("I1", f"{caller} takes the publication of request {publication.request} for its own")
+        if publication.generation not in wanted.values():
+            raise Violation("I1", f"{caller} was told of another generation than it asked for")
+
+    def finally_(self, world: World, outcomes: Sequence[Any], spent: Mapping[Any, int]) -> None:
+        """Everybody has ended: whoever ended with an error had a reason, and nothing was run for nothing."""
+        explained = tuple(error for fault, times in spent.items() if times for error in self.errors.get(fault, ()))
+        for outcome in outcomes:
+            if isinstance(outcome, AthenaAssetsError) and not isinstance(outcome, explained):
+                raise Violation("I4", f"a caller ended with {type(outcome).__name__}: {outcome}")
+        if (
+            all(fault in self.harmless for fault, times in spent.items() if times)
+            and len(world.queries) != self.queries
+        ):
+            raise Violation("I1", f"{len(world.queries)} queries ran where {self.queries} should")
+
+
+@functools.lru_cache(10_000)
+def _decoded(body: bytes) -> Manifest:
+    return decode(body, Manifest)
+
+
+def manifest_of(world: World, publication: Publication) -> Manifest:
+    return _decoded(world.objects[publication.manifest].body)
+
+
+def _query_of(body: bytes) -> str:
+    """Of a file's rows: the query that wrote them."""
+    return body.split(b" ")[2].partition(b"-")[0].decode()
