@@ -39,3 +39,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if len(chosen) < len(items):
         config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
         items[:] = chosen
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Prints what tests have to tell beside whether they passed: how much was explored, and what was found."""
+    reports = [report for outcome in ("passed", "failed") for report in terminalreporter.stats.get(outcome, [])]
+    told = sorted({str(text) for report in reports for name, text in report.user_properties if name == "told"})
+    if told:
+        terminalreporter.section("explored")
+        for text in told:
+            terminalreporter.line(text)

@@ -64,6 +64,7 @@ class Scenario:
         world: makes the world that they find.
         faults: how often each kind of fault may strike, over all callers.
         fixed: hashes that are no random names (generations).
+        pending: what dead callers sent and S3 or Athena has not done yet.
         pause: seconds that a paused caller's clock jumps on.
         invariants: what must hold, always and at the end.
     """
@@ -75,6 +76,7 @@ class Scenario:
     faults: Mapping[Fault, int]
     fixed: frozenset[str]
     invariants: Invariants
+    pending: tuple[Effect[Any], ...] = ()
     pause: float = 50.0
 
 
@@ -95,6 +97,9 @@ class Move:
     faults: tuple[Fault, ...] = ()
 
 
+STUCK = Violation("I4", "from here the callers can never end")
+
+
 @dataclass(slots=True)
 class Report:
     """What an exploration found. `exhausted`: no state within the budget was left out."""
@@ -108,6 +113,19 @@ class Report:
     local_states: int = 0
     violation: Violation | None = None
     trace: tuple[str, ...] = ()
+
+    def told(self) -> dict[str, Any]:
+        """As plain values."""
+        violation = self.violation
+        return {
+            "scenario": self.scenario,
+            "states": self.states,
+            "depth": self.depth,
+            "exhausted": self.exhausted,
+            "invariant": violation and violation.invariant,
+            "what": violation and violation.what,
+            "trace": list(self.trace),
+        }
 
     def __str__(self) -> str:
         found = "no violation" if self.violation is None else f"VIOLATION {self.violation}"
@@ -165,7 +183,7 @@ class Explorer:
         if report.exhausted:
             stuck = _unreachable(ends, easy)
             if stuck is not None:
-                return self._failed(report, Violation("I4", "from here no caller can ever end"), parents, stuck)
+                return self._failed(report, STUCK, parents, stuck)
         return report
 
     def replay(self, labels: tuple[str, ...]) -> Violation | None:
@@ -186,7 +204,22 @@ class Explorer:
             except Violation as violation:
                 return violation
             node = move.node
-        return None
+        return None if self._can_end(node) else STUCK
+
+    def _can_end(self, start: Node) -> bool:
+        """Whether steps without a fault lead from here to the end of all callers."""
+        seen = {self._names.digest(start)}
+        queue = deque([start])
+        while queue:
+            node = queue.popleft()
+            if all(local.ended for local in node.locals):
+                return True
+            for move in self._moves(node):
+                digest = self._names.digest(move.node)
+                if not move.faults and digest not in seen:
+                    seen.add(digest)
+                    queue.append(move.node)
+        return False
 
     def _failed(self, report: Report, violation: Violation, parents: list[tuple[int, str]], index: int) -> Report:
         report.violation = violation
@@ -213,7 +246,9 @@ class Explorer:
 
     def _start(self) -> Node:
         left = tuple(self.scenario.faults.get(fault, 0) for fault in Fault)
-        node = Node(self.scenario.world(), tuple(program.initial for program in self._programs), left)
+        node = Node(
+            self.scenario.world(), tuple(program.initial for program in self._programs), left, self.scenario.pending
+        )
         for index in range(len(node.locals)):
             node = self._settled(node, index)
         return node

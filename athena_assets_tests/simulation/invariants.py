@@ -166,4 +166,4 @@ def manifest_of(world: World, publication: Publication) -> Manifest:
 
 def _query_of(body: bytes) -> str:
     """Of a file's rows: the query that wrote them."""
-    return body.split(b" ")[2].partition(b"-")[0].decode()
+    return body.removeprefix(b"rows of ").partition(b"-")[0].decode()
