@@ -40,6 +40,7 @@ class Fault(StrEnum):
     """What may go wrong; `EXPIRY` is a living owner's lease that runs out."""
 
     CRASH = "crash"
+    INTERRUPT = "interrupted"
     LOST = "reply lost, applied"
     LATE = "reply lost, applied later or never"
     CONFLICT = "409"
@@ -240,7 +241,8 @@ class Explorer:
             spent = {
                 fault: self.scenario.faults.get(fault, 0) - left for fault, left in zip(Fault, node.left, strict=True)
             }
-            invariants.finally_(node.world, [local.outcome for local in node.locals], spent)
+            outcomes = {program.name: local.outcome for program, local in zip(self._programs, node.locals, strict=True)}
+            invariants.finally_(node.world, outcomes, spent)
 
     # --- steps -------------------------------------------------------------------------------------------------------
 
@@ -267,7 +269,7 @@ class Explorer:
     def _caller_moves(self, node: Node, index: int, local: Local) -> Iterator[Move]:
         effect = local.effect
         assert effect is not None
-        name = f"{self._programs[index].name}: {_say(effect)}"
+        name = f"{local.program.name}: {_say(effect)}"
         world = node.world.copy()
         answer = world.perform(effect)
         held = self._held(node, index, effect)
@@ -298,9 +300,18 @@ class Explorer:
             yield from self._spend(node, Fault.CONFLICT, f"{name} -> 409", index, conflict)
         if isinstance(effect, (*WRITES, effects.ReadObject, effects.PollQuery)):
             yield from self._crash(node, index, f"crash before {name}", (Fault.CRASH,))
+            yield from self._interrupt(node, index, f"interrupted before {name}")
         if isinstance(effect, WRITES):
             waiting = replace(node, pending=(*node.pending, effect))
             yield from self._crash(waiting, index, f"crash with {name} under way", (Fault.CRASH, Fault.LATE))
+
+    def _interrupt(self, node: Node, index: int, label: str) -> Iterator[Move]:
+        """The process is told to end, and cleans up; nothing runs in its stead."""
+        paid = _paid(node, Fault.INTERRUPT)
+        cleaning = node.locals[index].program.interrupted(node.locals[index])
+        if paid is not None and cleaning is not None:
+            locals_ = (*node.locals[:index], cleaning, *node.locals[index + 1 :])
+            yield Move(label, self._settled(replace(paid, locals=locals_), index), (Fault.INTERRUPT,))
 
     def _held(self, node: Node, index: int, effect: Effect[Any]) -> bool | None:
         """Whether the register that is about to be read is another's, who lives (True) or is dead (False)."""
@@ -336,7 +347,7 @@ class Explorer:
     def _stepped(
         self, label: str, node: Node, index: int, answer: Answer, world: World, faults: tuple[Fault, ...] = ()
     ) -> Move:
-        local = self._programs[index].step(node.locals[index], answer)
+        local = node.locals[index].program.step(node.locals[index], answer)
         locals_ = (*node.locals[:index], local, *node.locals[index + 1 :])
         return Move(label, self._settled(replace(node, world=world, locals=locals_), index), faults)
 
@@ -362,7 +373,7 @@ class Explorer:
 
     def _settled(self, node: Node, index: int) -> Node:
         """Runs a caller on through what has one answer whenever it is asked."""
-        local, program = node.locals[index], self._programs[index]
+        local = node.locals[index]
         while True:
             effect = local.effect
             if isinstance(effect, effects.DrawId):
@@ -371,7 +382,7 @@ class Explorer:
                 answer = node.world.perform(effect)
             else:
                 return node
-            local = program.step(local, Answer(answer))
+            local = local.program.step(local, Answer(answer))
             node = replace(node, locals=(*node.locals[:index], local, *node.locals[index + 1 :]))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,7 +42,7 @@ class Invariants:
         generations: of each caller, by the version of the upstream table.
         requests: the request id of each caller.
         selects: the SELECT of each definition.
-        errors: what a caller may end with, by the fault that explains it.
+        errors: what a caller may end with, by the fault that explains it; and by its name, what it may always.
         queries: how many there are in the end, if all that goes wrong is harmless.
         harmless: faults that cost no query.
     """
@@ -130,10 +130,12 @@ class Invariants:
         """A caller was answered: with a publication of what it asked for, which readers can read."""
         if isinstance(outcome, AssertionError):
             raise Violation("A0", f"{caller} meets a state that the code holds for impossible") from outcome
+        slot = keys.slot_prefix(self.location)
+        if isinstance(outcome, Publication) and (slot, outcome.fence) not in world.readable:
+            raise Violation("I8", f"{caller} was told of fence {outcome.fence}, which nobody could read yet")
         if not isinstance(outcome, Published | Reused):
             return
         publication = outcome.publication
-        slot = keys.slot_prefix(self.location)
         if (slot, publication.fence) not in world.readable:
             raise Violation("I8", f"{caller} was told of fence {publication.fence}, which nobody could read yet")
         wanted = self.generations[caller]
@@ -142,12 +144,13 @@ class Invariants:
         if publication.generation not in wanted.values():
             raise Violation("I1", f"{caller} was told of another generation than it asked for")
 
-    def finally_(self, world: World, outcomes: Sequence[Any], spent: Mapping[Any, int]) -> None:
+    def finally_(self, world: World, outcomes: Mapping[str, Any], spent: Mapping[Any, int]) -> None:
         """Everybody has ended: whoever ended with an error had a reason, and nothing was run for nothing."""
         explained = tuple(error for fault, times in spent.items() if times for error in self.errors.get(fault, ()))
-        for outcome in outcomes:
-            if isinstance(outcome, AthenaAssetsError) and not isinstance(outcome, explained):
-                raise Violation("I4", f"a caller ended with {type(outcome).__name__}: {outcome}")
+        for caller, outcome in outcomes.items():
+            allowed = (*explained, *self.errors.get(caller, ()))
+            if isinstance(outcome, AthenaAssetsError) and not isinstance(outcome, allowed):
+                raise Violation("I4", f"{caller} ended with {type(outcome).__name__}: {outcome}")
         if (
             all(fault in self.harmless for fault, times in spent.items() if times)
             and len(world.queries) != self.queries

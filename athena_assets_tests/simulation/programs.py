@@ -25,8 +25,8 @@ from athena_assets.core.tenure import Tenure
 from athena_assets.errors import AthenaAssetsError
 
 Protocol = Generator[Effect[Any], Any, Any]
-Start = Callable[[], tuple[Caller | None, Protocol]]
-"""A fresh run: its Caller, if it is one, and its generator."""
+Start = Callable[[], tuple[Caller | str, Protocol]]
+"""A fresh run: its Caller, or else the session in whose name it acts, and its generator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ class Local:
         session: the owner session that it writes into registers; "" before it has drawn one.
     """
 
+    program: Program
     text: str
     effect: Effect[Any] | None
     outcome: Any
@@ -63,10 +64,15 @@ class Local:
 
 
 class Program:
-    """All states of one caller that have been seen."""
+    """All states of one caller that have been seen.
 
-    def __init__(self, name: str, start: Start) -> None:
+    `on_interrupt` makes what runs in its place once it has been interrupted, given its session.
+    """
+
+    def __init__(self, name: str, start: Start, on_interrupt: Callable[[str], Protocol] | None = None) -> None:
         self.name = name
+        self._on_interrupt = on_interrupt
+        self._interrupted: dict[str, Program] = {}
         self._start = start
         self._known: dict[str, Local] = {}
         self.replays = 0
@@ -90,9 +96,20 @@ class Program:
             if local.twin is not None:
                 other = self._replayed(local.twin)
                 other.resume(answer)
-                assert _text(other) == found.text, f"{self.name}: two histories of one state differ afterwards"
+                assert f"{self.name} {_text(other)}" == found.text, (
+                    f"{self.name}: two histories of one state differ afterwards"
+                )
                 local.twin = None
         return found
+
+    def interrupted(self, local: Local) -> Local | None:
+        """The first state of the clean-up after an interruption; None if there is nothing to clean up."""
+        make, session = self._on_interrupt, local.session
+        if make is None or not session:
+            return None
+        if session not in self._interrupted:
+            self._interrupted[session] = Program(f"{self.name}, interrupted", lambda: (session, make(session)))
+        return self._interrupted[session].initial
 
     def _replayed(self, history: tuple[Answer, ...]) -> Run:
         self.replays += 1
@@ -102,11 +119,10 @@ class Program:
         return run
 
     def _arrive(self, run: Run, history: tuple[Answer, ...]) -> Local:
-        text = _text(run)
+        text = f"{self.name} {_text(run)}"
         found = self._known.get(text)
         if found is None:
-            session = run.caller.session if run.caller is not None else ""
-            found = Local(text, run.effect, run.outcome, session, run.clock, history)
+            found = Local(self, text, run.effect, run.outcome, run.session, run.clock, history)
             self._known[text] = found
             if run.effect is not None:
                 found.running = run
@@ -132,6 +148,10 @@ class Run:
             self._advance(lambda: self.generator.throw(value))
         else:
             self._advance(lambda: self.generator.send(value))
+
+    @property
+    def session(self) -> str:
+        return self.caller if isinstance(self.caller, str) else self.caller.session
 
     def _advance(self, move: Callable[[], Effect[Any]]) -> None:
         """Runs on through what no other caller can see."""

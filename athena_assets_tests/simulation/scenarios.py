@@ -8,12 +8,16 @@ from dataclasses import replace
 from typing import Any
 
 from athena_assets import errors
-from athena_assets.core.effects import CopyObject, DrawId, Effect, ReadClock
+from athena_assets.core.abandon import abandon
+from athena_assets.core.collect import collect
+from athena_assets.core.effects import CopyObject, DrawId, Effect
 from athena_assets.core.generation import UpstreamVersion, generation_fingerprint
 from athena_assets.core.location import Location
 from athena_assets.core.protocol import Caller
-from athena_assets.core.register import Mode
+from athena_assets.core.register import Mode, Owner
 from athena_assets.core.request import Published, Request
+from athena_assets.core.restore import restore
+from athena_assets.core.slot import Slot
 from athena_assets.core.target import Target, UpstreamTable
 from athena_assets_tests.simulation.explorer import Fault, Scenario
 from athena_assets_tests.simulation.invariants import Invariants
@@ -22,15 +26,17 @@ from athena_assets_tests.simulation.world import World
 
 LOCATION = Location("lake", "marts/daily/")
 TABLE = UpstreamTable("sales", "orders")
-VERSIONS = 3
+VERSIONS = 4
 
-ERRORS: Mapping[Fault, tuple[type[errors.AthenaAssetsError], ...]] = {
+ERRORS: Mapping[Fault | str, tuple[type[errors.AthenaAssetsError], ...]] = {
     Fault.FAIL: (errors.QueryInternalError,),
     Fault.FAIL_FOR_GOOD: (errors.QueryUserError,),
     Fault.PAUSE: (errors.QueryTimedOut,),
     Fault.FORGET: (errors.QueryInternalError,),
+    Fault.INTERRUPT: (errors.QueryCancelled,),
     Fault.LIE: (errors.ResultInvalid,),
     Fault.STRANGER: (errors.LocationNotEmpty,),
+    "restore": (errors.SlotBusy, errors.NotKept),
 }
 
 
@@ -63,11 +69,22 @@ def caller(wish: Request) -> Program:
         made = Caller(wish, "host", 1)
         return made, made.publish()
 
-    return Program(wish.id, start)
+    return Program(wish.id, start, lambda session: abandon(wish.slot, session))
+
+
+def collector() -> Program:
+    """`athena-assets gc`."""
+    return Program("gc", lambda: ("", collect(Slot(LOCATION, "gc"), delete=True)))
+
+
+def restorer() -> Program:
+    """`athena-assets restore` of the first publication."""
+    owner = Owner("restorer", "host", 1, "restore")
+    return Program("restore", lambda: ("restorer", restore(Slot(LOCATION, "restore"), fence=1, owner=owner, lease=60)))
 
 
 TARGET = target()
-OLD, A, B, C = (request(name, TARGET) for name in ("old", "a", "b", "c"))
+OLDER, OLD, A, B, C = (request(name, TARGET) for name in ("older", "old", "a", "b", "c"))
 OTHER = request("b", target(query="SELECT m FROM sales.orders"))
 DIRECT = tuple(request(name, target(mode="direct")) for name in ("a", "b"))
 CLEANED = tuple(request(name, target(mode="direct", clean_after_failure=True)) for name in ("a", "b"))
@@ -84,6 +101,7 @@ def scenario(
     files: int = 1,
     world: World | None = None,
     pending: tuple[Effect[Any], ...] = (),
+    beside: Callable[[], Program] | None = None,
     queries: int = 1,
     **faults: int,
 ) -> Scenario:
@@ -99,7 +117,7 @@ def scenario(
     return Scenario(
         name=name,
         location=LOCATION,
-        programs=lambda: tuple(caller(wish) for wish in wishes),
+        programs=lambda: (*(caller(wish) for wish in wishes), *((beside(),) if beside is not None else ())),
         world=lambda: (world or World(files_per_query=files)).copy(),
         faults={Fault[fault.upper()]: times for fault, times in faults.items()},
         fixed=frozenset(
@@ -113,33 +131,33 @@ def scenario(
     )
 
 
-def left_by(wish: Request, died: Callable[[Effect[Any]], bool], *, files: int = 1) -> tuple[World, Effect[Any]]:
-    """The world when a caller dies with an effect under way, and that effect."""
-    world = World(files_per_query=files)
-    program = caller(wish)
-    local = program.initial
-    ids = itertools.count(0xF00)
+def left_by(wish: Request, world: World, died: Callable[[Effect[Any]], bool] = lambda _: False) -> Effect[Any] | None:
+    """Runs a caller alone until it ends or dies with an effect under way, which is returned."""
+    local = caller(wish).initial
+    ids = itertools.count(0x1000 * len(world.objects))
     while local.effect is not None and not died(local.effect):
         for query in tuple(world.active()):
             world.succeed(query)
-        if isinstance(local.effect, DrawId):
-            local = program.step(local, Answer(f"{next(ids):016x}"))
-        else:
-            local = program.step(local, Answer(world.perform(local.effect)))
+        answer = f"{next(ids):016x}" if isinstance(local.effect, DrawId) else world.perform(local.effect)
+        local = local.program.step(local, Answer(answer))
     assert local.effect is not None or isinstance(local.outcome, Published)
-    return world, local.effect or ReadClock()
+    return local.effect
 
 
-def replaced(wish: Request = OLD, **changes: Any) -> World:
-    """A world in which a request has published, and the upstream table has changed since."""
-    world, _ = left_by(wish, lambda _: False, **changes)
-    world.upstream += 1
+def replaced(*wishes: Request, files: int = 1) -> World:
+    """A world in which these have published one after the other, and the upstream table has changed after each."""
+    world = World(files_per_query=files)
+    for wish in wishes or (OLD,):
+        left_by(wish, world)
+        world.upstream += 1
     return world
 
 
 def copying() -> Scenario:
     """A dead owner's copy is still under way while its publication is finished and replaced."""
-    world, copy = left_by(A, lambda effect: isinstance(effect, CopyObject))
+    world = World()
+    copy = left_by(A, world, lambda effect: isinstance(effect, CopyObject))
+    assert copy is not None
     return scenario("a late copy", forced(B), world=world, pending=(copy,), queries=2)
 
 
@@ -156,6 +174,9 @@ SMALL: dict[str, Callable[[], Scenario]] = {
     "a stranger": lambda: scenario("a stranger", A, B, stranger=1, world=replaced(), queries=2),
     "a lie": lambda: scenario("a lie", A, B, lie=1),
     "a timeout": lambda: scenario("a timeout", request("a", target(timeout=20)), pause=1),
+    "gc beside a publication": lambda: scenario(
+        "gc beside a publication", A, beside=collector, world=replaced(), queries=2
+    ),
     "direct": lambda: scenario("direct", *DIRECT, mode=Mode.DIRECT, expiry=1),
 }
 """Explored by `make test`."""
@@ -181,6 +202,13 @@ LARGE: dict[str, Callable[[], Scenario]] = {
     "a user error": lambda: scenario("a user error", A, B, fail_for_good=1, crash=1),
     "a restart inside Athena": lambda: scenario("a restart inside Athena", A, B, orphan=1, crash=1),
     "a forgotten token": lambda: scenario("a forgotten token", A, B, forget=1, crash=1),
+    "an interruption": lambda: scenario("an interruption", A, B, interrupt=1),
+    "a restore beside a publication": lambda: scenario(
+        "a restore beside a publication", A, beside=restorer, world=replaced(OLDER, OLD), crash=1, queries=3
+    ),
+    "gc beside a crash": lambda: scenario(
+        "gc beside a crash", A, beside=collector, world=replaced(), crash=1, queries=2
+    ),
     "direct: crashes": lambda: scenario("direct: crashes", *DIRECT, mode=Mode.DIRECT, crash=1, lost=1),
     "direct: late writes": lambda: scenario("direct: late writes", *DIRECT, mode=Mode.DIRECT, late=1, expiry=1),
     "direct: a query fails": lambda: scenario("direct: a query fails", *CLEANED, mode=Mode.DIRECT, fail=1, expiry=1),
