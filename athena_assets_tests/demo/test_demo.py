@@ -244,7 +244,7 @@ def assert_nothing_left(demo: "subprocess.Popen[str]", folder: Path) -> None:
             return True
         return False
 
-    # A killed run may have been killed while an import of its asked `uname` something: that ends by itself, and at once.
+    # A run may have been killed while an import of its asked `uname` something: that ends by itself, and at once.
     wait_until(gone, "no process of the demo is left", timeout=10)
     assert list(folder.iterdir()) == []
 
