@@ -23,7 +23,7 @@ ANSWERS: dict[str, Action] = {
     "conflict": Respond(400, "ConcurrentModificationException"),
     "conflict with our own first write": RespondAfterApply(400, "ConcurrentModificationException"),
 }
-WRITES = {"CreateTable": 0, "CreatePartition": 0, "UpdateTable": 1, "UpdatePartition": 1}  # in which publication
+WRITES = ("CreateTable", "CreatePartition", "UpdateTable", "UpdatePartition")
 
 
 @pytest.fixture
@@ -45,9 +45,8 @@ def slot_of(lake: Lake, partition: str | None) -> str:
 def test_doubtful_answer_to_a_glue_write_points_it_at_the_result(lake: Lake, write: str, answer: str) -> None:
     publisher = lake.publisher(60)
     partition = "a" if "Partition" in write else None
-    for turn, size in enumerate((500, 600)):
-        if turn == WRITES[write]:
-            rule = lake.aws.faults.add(Fault(ANSWERS[answer], "glue", write))
+    rule = lake.aws.faults.add(Fault(ANSWERS[answer], "glue", write))  # the first creates, the second updates
+    for size in (500, 600):
         target = glue(lake, "t", size) if partition is None else parts(lake, size)
         assert isinstance(publisher.unload(target, partition=partition), Published)
     assert lake.aws.faults.hits(rule) == 1
