@@ -63,7 +63,14 @@ class GlueTables:
                 )
             return
         if target.mode is Mode.POINTER:
-            return  # whose it is the slot's owner finds out: it moves
+            # Whose it is the slot's owner finds out: it moves.
+            if table.value is not None and found.get("Parameters", {}).get("projection.enabled", "").lower() == "true":
+                raise target.invalid(
+                    "glue_table",
+                    f"{table} has partition projection, with which Athena does not look where partitions point.",
+                    "Turn projection.enabled off, or name another table.",
+                )
+            return
         place = found.get("StorageDescriptor", {}).get("Location", "")
         if place.rstrip("/") != table.root.rstrip("/"):
             raise target.invalid(

@@ -155,6 +155,8 @@ def catch_up(slot: Slot) -> Effects[bool]:
         manifest = yield from read_manifest(slot, publication)
         if manifest is None or manifest.settings.glue is None:
             return moved
+        if (yield from difference(slot, publication, manifest)) is not None:
+            return moved  # nobody is sent to what is not whole
         table = manifest.settings.glue
         before = yield from answered(ReadPointer(table), slot)
         yield from _point(slot, table, publication, manifest, None)

@@ -290,6 +290,20 @@ def test_a_table_that_is_not_ours_is_refused_before_a_query(lake: Lake) -> None:
     assert lake.queries(other.location) == []
 
 
+def test_a_table_with_partition_projection_is_refused_before_a_query(lake: Lake) -> None:
+    root = f"s3://{lake.bucket}/published/parts/"
+    target = glue(lake, "parts", 500, location=f"{root}dt=${{partition}}/")
+    publisher = lake.publisher()
+    publisher.unload(target, partition="a")
+    found = lake.glue.get_table(DatabaseName=lake.database, Name="parts")["Table"]
+    table = {name: found[name] for name in ("Name", "TableType", "PartitionKeys", "StorageDescriptor")}
+    parameters = {**found["Parameters"], "projection.enabled": "true"}
+    lake.glue.update_table(DatabaseName=lake.database, TableInput={**table, "Parameters": parameters})
+    with pytest.raises(errors.InvalidTarget, match="partition projection"):
+        publisher.unload(target, partition="b")
+    assert lake.queries(f"{root}dt=b/") == []
+
+
 def test_a_table_made_beforehand_at_the_location_is_taken_with_its_columns(lake: Lake) -> None:
     target = glue(lake, "t", 500)
     found = lake.glue.get_table(DatabaseName=lake.database, Name="numbers")["Table"]
