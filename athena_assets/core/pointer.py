@@ -51,13 +51,16 @@ def check_before_start(tenure: Tenure) -> Effects[None]:
             not_done="No query was started and nothing was touched.",
             next_step="Move foreign objects away, or give the target a location of its own.",
         )
-    table = found.current.settings.glue
-    if table is not None:
-        pointer = yield from answered(ReadPointer(table), slot)
-        if isinstance(pointer, Pointer):
-            _check_ours(slot, table, pointer)
-            if pointer.fence is not None and pointer.fence > found.fence:
-                raise _ahead(slot, table, pointer.fence, found.fence)
+    yield from check_table(slot, found.current.settings.glue, found.fence)
+
+
+def check_table(slot: Slot, table: GlueTable | None, fence: int) -> Effects[None]:
+    """Raises TableNotOurs for a table, or partition of it, that is not ours, or names a fence above the register's."""
+    pointer = Absent() if table is None else (yield from answered(ReadPointer(table), slot))
+    if table is not None and isinstance(pointer, Pointer):
+        _check_ours(slot, table, pointer)
+        if pointer.fence is not None and pointer.fence > fence:
+            raise _ahead(slot, table, pointer.fence, fence)
 
 
 def check_fixed_path(tenure: Tenure) -> Effects[None]:
@@ -91,7 +94,8 @@ def project(tenure: Tenure) -> Effects[bool]:
     """Rolls the committed publication forward by its manifest and frees the slot. False: it is lost.
 
     Raises:
-        TableNotOurs, AccessDenied, OutcomeUnknown: the slot stays `publishing`, and the next caller goes on from there.
+        AccessDenied, OutcomeUnknown: the slot stays `publishing`, and the next caller goes on from there.
+        TableNotOurs: no next caller could; the result is lost, and the slot free for one with another table.
     """
     slot, publication = tenure.slot, tenure.register.publication
     assert publication is not None
@@ -110,6 +114,10 @@ def project(tenure: Tenure) -> Effects[bool]:
                 raise _ahead(slot, settings.glue, fence, tenure.register.fence)
         kept = tenure.register.kept[: settings.keep_previous]
         yield from tenure.change(register.released, kept=kept, grace=settings.grace_period)
+    except errors.TableNotOurs as error:
+        yield from tenure.change(register.marked_lost)
+        yield from perform(Report("lost", error.what))
+        raise
     except LeaseLost:
         # Glue has no version of a partition, so that our last write may have put our directory back over a later one.
         if settings.glue is not None and settings.glue.value is not None:

@@ -11,7 +11,7 @@ from athena_assets.core.commit import removals, write_once
 from athena_assets.core.contents import not_ours, read_manifest, survey
 from athena_assets.core.effects import DrawId, Effects, ListedObject, ListObjects, Report, perform
 from athena_assets.core.manifest import Manifest, RemovedFile, planned_files
-from athena_assets.core.pointer import difference
+from athena_assets.core.pointer import check_table, difference
 from athena_assets.core.register import Kept, Owner, Publication, PublishSettings, Register, State
 from athena_assets.core.slot import Slot
 from athena_assets.core.swap import project
@@ -28,6 +28,7 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float) -> Effects[Pu
     Raises:
         NotKept: no such result is kept, or not all of its files are there.
         ModeChanged: it was published in another mode than the present one.
+        TableNotOurs: see there.
         SlotBusy: somebody holds the slot, or has just changed it.
         LocationNotEmpty: foreign objects lie under the location.
     """
@@ -120,6 +121,7 @@ def _in_its_directory(slot: Slot, found: Register, kept: Kept, request: str) -> 
         )
     current = yield from read_manifest(slot, present)
     settings = replace((current or old).settings, keep_previous=len(found.kept))  # one leaves, one comes
+    yield from check_table(slot, settings.glue, found.fence)
     key = keys.restore_manifest_key(slot.location, found.fence + 1, (yield from perform(DrawId())))
     manifest = replace(
         old, request=request, fence=found.fence + 1, attempt=RESTORE, replaces=present.manifest, settings=settings

@@ -290,6 +290,29 @@ def test_a_table_that_is_not_ours_is_refused_before_a_query(lake: Lake) -> None:
     assert lake.queries(other.location) == []
 
 
+def test_a_table_that_changes_hands_while_the_query_runs_is_left_alone_and_wedges_nobody(lake: Lake) -> None:
+    publisher = lake.publisher()
+    publisher.unload(glue(lake, "t", 500))
+    hold = lake.aws.faults.hold_queries(sql_contains="600")
+    caller = ThreadCaller(publisher, glue(lake, "t", 600, keep_previous=0)).start()
+    wait_until(lambda: lake.aws.faults.held(hold), "the query runs")
+    found = lake.glue.get_table(DatabaseName=lake.database, Name="t")["Table"]
+    table = {name: found[name] for name in ("Name", "TableType", "StorageDescriptor")}
+    marks = {**found["Parameters"], "athena_assets.slot": "s3://another/slot/"}
+    lake.glue.update_table(DatabaseName=lake.database, TableInput={**table, "Parameters": marks})
+    lake.aws.faults.release(hold)
+    assert isinstance(caller.join().error, errors.TableNotOurs)
+    assert values(lake, "t") == Counter(range(500))
+    location = parse_location(lake.target("t").location)
+    with pytest.raises(errors.TableNotOurs):
+        publisher.restore(location, 1)
+    other = numbers(lake, "t", 600, keep_previous=0, glue_table=f"{lake.database}.other")
+    assert isinstance(publisher.unload(other), Published)
+    assert values(lake, "other") == Counter(range(600))
+    publisher.collect(location, delete=True, grace=0)
+    assert values(lake, "t") == Counter(range(500))  # the table that it once had still sends readers there
+
+
 def test_a_table_with_partition_projection_is_refused_before_a_query(lake: Lake) -> None:
     root = f"s3://{lake.bucket}/published/parts/"
     target = glue(lake, "parts", 500, location=f"{root}dt=${{partition}}/")
