@@ -5,7 +5,7 @@ from athena_assets.core.output import OutputFormat
 from athena_assets.core.request import Published, Reused, Skipped
 from athena_assets.core.target import OnConflict, Reuse, Target, UpstreamTable
 from athena_assets.errors import AthenaAssetsError
-from athena_assets.unload import Publisher, unload
+from athena_assets.unload import Publisher, read_manifest, unload
 
 __all__ = [
     "AthenaAssetsError",
@@ -19,5 +19,6 @@ __all__ = [
     "Skipped",
     "Target",
     "UpstreamTable",
+    "read_manifest",
     "unload",
 ]

@@ -65,6 +65,14 @@ class LocationNotEmpty(AthenaAssetsError):
     """Objects that this system did not write lie under the location. They were not touched."""
 
 
+class ModeChanged(AthenaAssetsError):
+    """A result of another publish mode lies at the location; beside it, readers would see rows twice."""
+
+
+class TableNotOurs(AthenaAssetsError):
+    """The Glue table, or its partition, sends its readers to a place that this slot did not choose."""
+
+
 class OutcomeUnknown(AthenaAssetsError):
     """AWS gave no answer for so long that we can't say whether a write was applied. Nothing was deleted."""
 
@@ -95,6 +103,10 @@ class NotKept(AthenaAssetsError):
 
 class NotBlocked(AthenaAssetsError):
     """A repair was asked for a slot that needs none."""
+
+
+class NothingPublished(AthenaAssetsError):
+    """A result was asked for where none is published yet."""
 
 
 class RequestConflict(AthenaAssetsError, ValueError):

@@ -18,6 +18,7 @@ from athena_assets.core.effects import Effects, ListedObject
 from athena_assets.core.generation import UpstreamVersion
 from athena_assets.core.location import Location
 from athena_assets.core.policy import LEASE_SECONDS
+from athena_assets.core.reading import PublishedFiles, read_published
 from athena_assets.core.register import Publication, Register
 from athena_assets.core.request import Published, Request, Reused, Skipped
 from athena_assets.core.restore import restore
@@ -194,9 +195,25 @@ class Publisher:
         """Compares what lies under a location with its publication; changes nothing."""
         return self._on(location, "scrub", scrub)
 
-    def collect(self, location: Location, *, delete: bool) -> Garbage:
-        """The garbage of a slot: staging of losers and failed attempts, unnamed backups. Deleted where asked."""
-        return self._on(location, "collect", lambda slot: collect(slot, delete=delete))
+    def read_manifest(self, target: Target, *, partition: str | None = None) -> PublishedFiles:
+        """The files of the target's current publication, all of one, for readers that do not go through Glue.
+
+        In mode `pointer` each of them can be read for the target's grace_period at least, counted from the moment of
+        this call. In the other modes the next publication may replace them at any time.
+
+        Raises:
+            NothingPublished, PublicationLost: there is no result to read.
+            SlotBusy: mode `staged`: another result is being copied to the location.
+        """
+        return self._on(target.location_for(partition), "read_manifest", read_published)
+
+    def collect(self, location: Location, *, delete: bool, grace: float | None = None) -> Garbage:
+        """The garbage of a slot: of losers and failed attempts, and replaced results that are not kept.
+
+        Deleted where asked. `grace`: seconds for which replaced results of mode `pointer` stay; None: as recorded with
+        each, by its target's grace_period.
+        """
+        return self._on(location, "collect", lambda slot: collect(slot, delete=delete, grace=grace))
 
     def restore(self, location: Location, fence: int, *, request_id: str | None = None) -> Publication:
         """Publishes the kept result whose fence was `fence` again; the present one is kept in its stead."""
@@ -253,6 +270,13 @@ def unload(
         upstream_versions=upstream_versions,
         observe=observe,
     )
+
+
+def read_manifest(
+    target: Target, *, settings: AwsSettings | None = None, partition: str | None = None
+) -> PublishedFiles:
+    """`Publisher.read_manifest` with a publisher of its own."""
+    return Publisher(settings).read_manifest(target, partition=partition)
 
 
 def _given(target: Target, versions: Mapping[str, str]) -> tuple[UpstreamVersion, ...]:

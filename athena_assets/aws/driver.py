@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from athena_assets.aws.athena import Athena
 from athena_assets.aws.glue import UpstreamVersions
+from athena_assets.aws.glue_pointer import GluePointers
 from athena_assets.aws.glue_table import GlueTables
 from athena_assets.aws.s3 import S3
 from athena_assets.aws.session import AwsClients
@@ -41,6 +42,7 @@ class Driver:
         s3 = S3(clients, slot.bucket)
         athena = Athena(clients, str(slot))
         upstreams = UpstreamVersions(clients)
+        pointers = GluePointers(clients, slot.bucket)
         self._slot = slot
         self._observe = observe
         self._perform: dict[type[Effect[Any]], Callable[[Any], Any]] = {
@@ -57,6 +59,8 @@ class Driver:
             effects.CountRows: athena.count_rows,
             effects.ResolveUpstreams: lambda effect: upstreams.resolve(effect.tables),
             effects.KeepGlueTable: GlueTables(clients, slot.bucket).keep,
+            effects.ReadPointer: pointers.read,
+            effects.MovePointer: pointers.move,
             effects.Sleep: lambda effect: time.sleep(effect.seconds),
             effects.ReadClock: lambda _: time.monotonic(),
             effects.DrawId: lambda _: secrets.token_hex(8),

@@ -8,16 +8,34 @@ from typing import Any
 from athena_assets.aws.parquet import available, sample_columns
 from athena_assets.aws.replies import Refusal, call, denied, question
 from athena_assets.aws.session import AwsClients
-from athena_assets.core.effects import Done, KeepGlueTable, Unanswered
+from athena_assets.core.effects import Absent, Done, KeepGlueTable, Unanswered
 from athena_assets.core.location import Location
-from athena_assets.core.register import GlueTable
+from athena_assets.core.register import GlueTable, Mode
 from athena_assets.core.target import Target
 
-_PARQUET = {
+PARQUET = {
     "InputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
     "OutputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetOutputFormat",
     "SerdeInfo": {"SerializationLibrary": "org.apache.hadoop.hive.ql.io.parquet.serde.ParquetHiveSerDe"},
 }
+
+
+def find_table(clients: AwsClients, table: GlueTable) -> Mapping[str, Any] | Absent | Unanswered:
+    """GetTable's `Table`."""
+    names = {"DatabaseName": table.database, "Name": table.name}
+    answer = question(str(table), clients.glue.get_table, names, expect="Table")
+    if isinstance(answer, Refusal):
+        return Absent()
+    return answer if isinstance(answer, Unanswered) else answer["Table"]
+
+
+def find_partition(clients: AwsClients, table: GlueTable) -> Mapping[str, Any] | Absent | Unanswered:
+    """GetPartition's `Partition`, of the table's own value."""
+    names = {"DatabaseName": table.database, "TableName": table.name, "PartitionValues": [table.value]}
+    answer = question(str(table), clients.glue.get_partition, names, expect="Partition")
+    if isinstance(answer, Refusal):
+        return Absent()
+    return answer if isinstance(answer, Unanswered) else answer["Partition"]
 
 
 class GlueTables:
@@ -33,15 +51,24 @@ class GlueTables:
         Raises:
             InvalidTarget: the table lies elsewhere, or is missing and its columns can't be read from the result.
         """
-        found = self._table(table)
+        found = find_table(self._clients, table)
         if isinstance(found, Unanswered):
             return
-        if found is None:
+        if isinstance(found, Absent):
             if target.format.format != "PARQUET" or not available():
                 raise target.invalid(
                     "glue_table",
                     f"{table} does not exist, and columns are read from Parquet results with pyarrow only.",
                     "Create the table, or install athena_assets[schema].",
+                )
+            return
+        if target.mode is Mode.POINTER:
+            # Whose it is the slot's owner finds out: it moves.
+            if table.value is not None and found.get("Parameters", {}).get("projection.enabled", "").lower() == "true":
+                raise target.invalid(
+                    "glue_table",
+                    f"{table} has partition projection, with which Athena does not look where partitions point.",
+                    "Turn projection.enabled off, or name another table.",
                 )
             return
         place = found.get("StorageDescriptor", {}).get("Location", "")
@@ -53,15 +80,10 @@ class GlueTables:
             self._check_partition(target, table, at)
 
     def _check_partition(self, target: Target, table: GlueTable, location: Location) -> None:
-        answer = question(
-            str(table),
-            self._clients.glue.get_partition,
-            {"DatabaseName": table.database, "TableName": table.name, "PartitionValues": [table.value]},
-            expect="Partition",
-        )
-        if isinstance(answer, Refusal | Unanswered):
+        found = find_partition(self._clients, table)
+        if isinstance(found, Absent | Unanswered):
             return
-        place = answer["Partition"].get("StorageDescriptor", {}).get("Location", "")
+        place = found.get("StorageDescriptor", {}).get("Location", "")
         if place.rstrip("/") != str(location).rstrip("/"):
             raise target.invalid(
                 "glue_table",
@@ -71,19 +93,19 @@ class GlueTables:
 
     def keep(self, effect: KeepGlueTable) -> Done | Unanswered:
         table = effect.table
-        found = self._table(table)
+        found = find_table(self._clients, table)
         if isinstance(found, Unanswered):
             return found
-        if found is None:
+        if isinstance(found, Absent):
             columns = None if effect.sample is None else sample_columns(self._clients, self._bucket, effect.sample)
             if columns is None:
                 return Done()  # an empty result tells no columns: the next one creates the table
             storage = {
                 "Columns": [{"Name": each.name, "Type": each.type} for each in columns],
                 "Location": table.root,
-                **_PARQUET,
+                **PARQUET,
             }
-            created = self._create("CreateTable", self._clients.glue.create_table, _table_input(table, storage))
+            created = self._create("CreateTable", self._clients.glue.create_table, table_input(table, storage))
             if isinstance(created, Unanswered):
                 return created
             found = {"StorageDescriptor": storage}
@@ -100,17 +122,6 @@ class GlueTables:
         }
         return self._create("CreatePartition", self._clients.glue.create_partition, partition)
 
-    def _table(self, table: GlueTable) -> Mapping[str, Any] | Unanswered | None:
-        answer = question(
-            str(table),
-            self._clients.glue.get_table,
-            {"DatabaseName": table.database, "Name": table.name},
-            expect="Table",
-        )
-        if isinstance(answer, Refusal):
-            return None
-        return answer if isinstance(answer, Unanswered) else answer["Table"]
-
     def _create(self, name: str, operation: Any, arguments: Mapping[str, Any]) -> Done | Unanswered:
         """There already counts as done: a lost reply's second send, or another roller."""
         answer = call(name, operation, arguments)
@@ -121,7 +132,7 @@ class GlueTables:
         return answer if isinstance(answer, Unanswered) else Done()
 
 
-def _table_input(table: GlueTable, storage: Mapping[str, Any]) -> dict[str, Any]:
+def table_input(table: GlueTable, storage: Mapping[str, Any]) -> dict[str, Any]:
     partitions = [] if table.column is None else [{"Name": table.column, "Type": "string"}]
     return {
         "DatabaseName": table.database,

@@ -100,7 +100,10 @@ class S3:
                 return Unanswered(f"HTTP {answer.status} {answer.code}")
             if isinstance(answer, Unanswered):
                 return answer
-            found += (ListedObject(each["Key"], each["Size"], each["ETag"]) for each in answer.get("Contents", ()))
+            found += (
+                ListedObject(each["Key"], each["Size"], each["ETag"], each["LastModified"].timestamp())
+                for each in answer.get("Contents", ())
+            )
             if not answer["IsTruncated"]:
                 return tuple(found)
             token = answer["NextContinuationToken"]

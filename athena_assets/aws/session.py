@@ -102,6 +102,11 @@ class AwsClients:
         client: GlueClient = self._client("glue", attempts=6)
         return client
 
+    @cached_property
+    def glue_once(self) -> GlueClient:
+        client: GlueClient = self._client("glue", attempts=1)
+        return client
+
     def _client(self, service: str, *, attempts: int) -> Any:
         config = Config(
             connect_timeout=CONNECT_TIMEOUT,

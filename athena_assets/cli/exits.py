@@ -22,7 +22,7 @@ class Exit(IntEnum):
 
 MEANINGS = {
     Exit.DONE: "done: published, reused, or the answer is yes",
-    Exit.NEGATIVE: "the query failed, or the answer is no: not clean, not kept, not blocked, no register",
+    Exit.NEGATIVE: "the query failed, or the answer is no: not clean, kept, blocked or published; no register",
     Exit.USAGE: "wrong usage, a target that is wrong or not found, settings that contradict each other",
     Exit.BUSY: "another caller holds the slot; also where the target's on_conflict is skip",
     Exit.AWS: "AWS refused a call or did not answer, or it is not known whether a write was applied",
@@ -46,6 +46,8 @@ _EXITS: tuple[tuple[tuple[type[errors.AthenaAssetsError], ...], Exit], ...] = (
             errors.DirtyLocation,
             errors.MixedLocation,
             errors.LocationNotEmpty,
+            errors.ModeChanged,
+            errors.TableNotOurs,
             errors.RegisterUnreadable,
             errors.RegisterVanished,
         ),

@@ -182,6 +182,7 @@ def _scrub_document(slot: SlotName, report: ScrubReport) -> dict[str, Any]:
         "stray": objects_document(report.stray),
         "foreign": objects_document(report.foreign),
         "staged": objects_document(report.staged),
+        "astray": report.astray,
     }
 
 
@@ -195,10 +196,12 @@ def _scrub_lines(slot: SlotName, report: ScrubReport) -> list[str]:
     if report.missing:
         lines.append(f" {plural(len(report.missing), 'file')} of the publication missing or changed:")
         lines += [f"  {'':>9}  s3://{slot.location.bucket}/{key}" for key in report.missing]
+    if report.astray is not None:
+        lines.append(f" Glue sends readers elsewhere: {report.astray} (repair sends them back)")
     for objects, meaning in (
         (report.stray, "written by us, of no publication: readers see rows twice"),
         (report.foreign, "not ours"),
-        (report.staged, "in staging: garbage unless the slot is held (see gc)"),
+        (report.staged, "that nobody reads: garbage unless the slot is held (see gc)"),
     ):
         if objects:
             lines.append(f" {plural(len(objects), 'object')} {meaning}:")

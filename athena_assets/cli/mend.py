@@ -31,23 +31,31 @@ from athena_assets.core.register import Register, State
 @SLOTS
 @PARTITIONS
 @click.option("--delete", is_flag=True, help="Delete it. Without this, it is only listed.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    metavar="SECONDS",
+    help="How long a replaced result of mode pointer stays; without it, as long as its target says.",
+)
 @also_here
 @click.pass_obj
-def gc(session: Session, names: Sequence[str], partitions: Sequence[str], delete: bool) -> int:
+def gc(session: Session, names: Sequence[str], partitions: Sequence[str], delete: bool, grace: float | None) -> int:
     """List the garbage of slots, and delete it where asked.
 
-    Garbage is staging that nobody can publish any more and kept results that no register names. While a slot is held
-    nothing in it is garbage. Each object is deleted only as it was listed. Without a name: all targets that have no
-    partitions (see --from).
+    Garbage is staging that nobody can publish any more, kept results that no register names, and in mode pointer
+    directories of failed attempts, and of replaced results that are not kept and whose grace period is over, unless a
+    Glue table names them. While a slot is held nothing in it is garbage. Each object is deleted only as it was listed.
+    Without a name: all targets that have no partitions (see --from).
     """
     publisher = session.publisher()
     documents: list[dict[str, Any]] = []
     session.document |= {"deleted": delete, "slots": documents}
     code = Exit.DONE
     for slot in many_slots(session, names, partitions):
-        garbage = publisher.collect(slot.location, delete=delete)
+        garbage = publisher.collect(slot.location, delete=delete, grace=grace)
         # What a deletion without permission, or an object changed meanwhile, left: S3 says it, not our intention.
-        left = {each.key for each in publisher.collect(slot.location, delete=False).objects} if delete else set()
+        after = publisher.collect(slot.location, delete=False, grace=grace) if delete else None
+        left = set() if after is None else {each.key for each in after.objects}
         remaining = [each for each in garbage.objects if each.key in left]
         held = None if garbage.objects else publisher.status(slot.location)
         state = None if held is None else held.state
@@ -58,6 +66,7 @@ def gc(session: Session, names: Sequence[str], partitions: Sequence[str], delete
                 "held": state not in (None, State.FREE),
                 "staging": objects_document(garbage.staging),
                 "backups": objects_document(garbage.backups),
+                "directories": objects_document(garbage.directories),
                 "remaining": objects_document(remaining),
             }
         )
@@ -130,7 +139,7 @@ def _list_kept(session: Session, slot: SlotName, found: Register | None) -> int:
 @also_here
 @click.pass_obj
 def repair(session: Session, name: str, partition: str | None, delete: bool, yes: bool) -> int:
-    """Free a blocked slot once its location is empty.
+    """Free a blocked slot once its location is empty; or send a Glue table's readers back to the publication.
 
     Shows why the slot is blocked and what lies there. If nothing does, the slot is free again. With --delete the
     objects are deleted first, each only as it was listed.
@@ -139,7 +148,7 @@ def repair(session: Session, name: str, partition: str | None, delete: bool, yes
     publisher = session.publisher()
     before = publisher.status(slot.location)
     found = publisher.repair(slot.location)
-    failure = None if before is None else before.failure
+    failure = None if before is None or before.state is not State.BLOCKED else before.failure
     session.document |= {
         "target": slot.label,
         "location": str(slot.location),
@@ -166,5 +175,8 @@ def repair(session: Session, name: str, partition: str | None, delete: bool, yes
             for line in object_lines(slot.location.bucket, remaining):
                 session.say(line)
             return Exit.AWS
-    session.say(f"freed      {slot.label}: the next unload publishes")
+    if before is not None and before.state is State.FREE:
+        session.say(f"pointed    {slot.label}: Glue sends readers to the publication again")
+    else:
+        session.say(f"freed      {slot.label}: the next unload publishes")
     return Exit.DONE

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from athena_assets import errors
 from athena_assets.core import policy
-from athena_assets.core.register import Publication, Register, State
+from athena_assets.core.register import Mode, Publication, Register, State
 from athena_assets.core.request import Outcome, Published, Request, Reused
 from athena_assets.core.target import OnConflict, Reuse
 
@@ -55,6 +55,8 @@ def answered_by(found: Register, expected: Expectation) -> Outcome | None:
         return None
     for publication in remembered:
         if publication.lost or publication.generation != expected.generation or publication.fence < expected.since:
+            continue
+        if not _where_readers_look(publication, expected):
             continue
         superseded = publication is not found.publication
         if publication.fence == expected.adopted:
@@ -112,11 +114,18 @@ def _may_reuse(publication: Publication, expected: Expectation) -> bool:
     """Whether a finished publication answers, whoever made it."""
     if publication.lost or publication.generation != expected.generation:
         return False
+    if not _where_readers_look(publication, expected):
+        return False
     if publication.fence >= expected.since and expected.request.target.on_conflict is OnConflict.QUEUE:
         return False  # it was in flight: who queues wants a query of its own
     if expected.request.reuse is Reuse.AUTO:
         return publication.reusable and expected.reusable
     return expected.request.reuse is Reuse.ALWAYS
+
+
+def _where_readers_look(publication: Publication, expected: Expectation) -> bool:
+    """Whether it was published for readers of the same kind: at the location, or by a pointer."""
+    return (publication.directory is not None) == (expected.request.target.mode is Mode.POINTER)
 
 
 def in_flight(found: Register | None) -> int:

@@ -176,6 +176,10 @@ def verify(tenure: Tenure, status: QueryStatus) -> Effects[tuple[ListedObject, .
         other = next(each.key for each in listing if each.key not in named)
         reason = f"s3://{tenure.slot.bucket}/{other} lies at the location and is not the query's"
         return Failed(FailureKind.MIXED_LOCATION, reason, attempt.query_id)
+    if attempt.settings.mode is Mode.POINTER and len(files) < len(listing):
+        # A leftover of an internal restart, of a twin, or a stranger's: readers list the directory.
+        reason = f"{len(listing)} objects lie in its directory {attempt.staging}, and {len(files)} are its files"
+        return Failed(FailureKind.MIXED_DIRECTORY, reason, attempt.query_id)
     if not files and (yield from perform(CountRows(attempt.accepted_query))):
         reason = "it has rows, but no data manifest and no files: they were deleted before they could be published"
         return Failed(FailureKind.RESULT_INVALID, reason, attempt.query_id)

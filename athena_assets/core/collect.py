@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from athena_assets.core import keys
+from athena_assets.core.directories import doomed as doomed_directories
+from athena_assets.core.directories import sweep as sweep_directories
 from athena_assets.core.effects import DeleteObject, Done, Effects, ListedObject, ListObjects, Report, perform
 from athena_assets.core.register import Register, State
 from athena_assets.core.slot import Slot
@@ -16,14 +18,15 @@ from athena_assets.core.tenure import Tenure, answered, look
 
 @dataclass(frozen=True, slots=True)
 class Garbage:
-    """What a slot no longer needs, as listed."""
+    """What a slot no longer needs, as listed. `directories`: what lies in retired directories of pointer mode."""
 
     staging: tuple[ListedObject, ...]
     backups: tuple[ListedObject, ...]
+    directories: tuple[ListedObject, ...] = ()
 
     @property
     def objects(self) -> tuple[ListedObject, ...]:
-        return self.staging + self.backups
+        return self.staging + self.backups + self.directories
 
 
 def sweep(tenure: Tenure, keep: int) -> Effects[None]:
@@ -40,8 +43,10 @@ def sweep(tenure: Tenure, keep: int) -> Effects[None]:
         yield from perform(DeleteObject(each.key, each.etag))
 
 
-def collect(slot: Slot, *, delete: bool) -> Effects[Garbage]:
+def collect(slot: Slot, *, delete: bool, grace: float | None = None) -> Effects[Garbage]:
     """Finds the garbage of a slot, and deletes it where asked. Nothing is garbage while the slot is held.
+
+    `grace`: seconds for which replaced results of pointer mode stay, instead of what was recorded when each was.
 
     Every object is deleted only as it was listed. An owner that comes meanwhile has a higher fence, and keeps the
     current publication under that one's fence: neither is touched.
@@ -53,11 +58,13 @@ def collect(slot: Slot, *, delete: bool) -> Effects[Garbage]:
     staging = yield from staged_up_to(slot, found.fence)
     listed = yield from answered(ListObjects(keys.backup_root(slot.location)), slot)
     backups = tuple(each for each in listed if _unnamed(slot, found, each.key))
-    garbage = Garbage(staging, backups)
-    for each in garbage.objects if delete else ():
+    directories = yield from doomed_directories(slot, seen, grace)
+    for each in staging + backups if delete else ():
         answer = yield from perform(DeleteObject(each.key, each.etag))
         yield from perform(Report("deleted" if isinstance(answer, Done) else "not deleted", each.key))
-    return garbage
+    if delete:
+        yield from sweep_directories(slot, seen, directories)
+    return Garbage(staging, backups, tuple(found for each in directories for found in each.objects))
 
 
 def staged_up_to(slot: Slot, fence: int) -> Effects[tuple[ListedObject, ...]]:

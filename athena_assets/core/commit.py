@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from athena_assets import errors
-from athena_assets.core import keys, register
+from athena_assets.core import keys, pointer, register
 from athena_assets.core.codec import encode
 from athena_assets.core.contents import decode_manifest, not_ours, survey
 from athena_assets.core.effects import (
@@ -32,9 +32,14 @@ def check_before_start(tenure: Tenure) -> Effects[None]:
     """Refuses a location whose objects a publication could not replace, before a query is paid for.
 
     Raises:
-        LocationNotEmpty: foreign objects (staged), or any object at all (direct).
+        LocationNotEmpty: foreign objects (staged, pointer), or any object at all (direct).
+        ModeChanged, TableNotOurs: see there.
     """
     slot, settings = tenure.slot, tenure.register.current.settings
+    if settings.mode is Mode.POINTER:
+        yield from pointer.check_before_start(tenure)
+        return
+    yield from pointer.check_fixed_path(tenure)
     if settings.mode is Mode.STAGED:
         yield from _replaced(slot, tenure.register)
         return
@@ -95,8 +100,9 @@ def commit(tenure: Tenure, status: QueryStatus, staged: tuple[ListedObject, ...]
         LeaseLost: another owner holds the slot, or has already committed this very query.
     """
     slot, attempt, before = tenure.slot, tenure.register.current, tenure.register
-    direct = attempt.settings.mode is Mode.DIRECT
-    removes, backup = ((), None) if direct else (yield from _replaced(slot, before))
+    mode = attempt.settings.mode
+    in_place = mode is not Mode.STAGED
+    removes, backup = ((), _kept_in_place(before)) if in_place else (yield from _replaced(slot, before))
     manifest = Manifest(
         slot=str(slot),
         generation=attempt.generation,
@@ -106,7 +112,7 @@ def commit(tenure: Tenure, status: QueryStatus, staged: tuple[ListedObject, ...]
         attempt=attempt.number,
         staging=attempt.staging,
         files=tuple(ManifestFile(each.key, each.etag, each.size, each.key) for each in staged)
-        if direct
+        if in_place
         else planned_files(staged, slot.location, attempt.staging, before.fence, attempt.number),
         removes=removes,
         replaces=None if before.publication is None else before.publication.manifest,
@@ -133,12 +139,19 @@ def commit(tenure: Tenure, status: QueryStatus, staged: tuple[ListedObject, ...]
         reusable=reusable,
         statistics=status.statistics,
         workgroup=attempt.starts[0].workgroup,
+        directory=attempt.staging if mode is Mode.POINTER else None,
     )
-    if direct and attempt.settings.glue is None:
-        yield from tenure.change(register.committed_in_place, publication=publication)
+    if in_place and attempt.settings.glue is None:
+        yield from tenure.change(register.committed_in_place, publication=publication, backup=backup)
     else:
         yield from tenure.change(register.committed, publication=publication, backup=backup)
     yield from perform(Report("committed", f"{publication.files} file(s), {publication.bytes} bytes, manifest {key}"))
+
+
+def _kept_in_place(before: Register) -> str | None:
+    """Pointer mode: where the current publication is kept, which is where it is; one that is lost is not."""
+    previous = before.publication
+    return None if previous is None or previous.lost else previous.directory
 
 
 def _still_reusable(attempt: Attempt) -> Effects[bool]:

@@ -66,8 +66,12 @@ def survey(slot: Slot, publication: Publication | None) -> Effects[Contents]:
 
 def read_manifest(slot: Slot, publication: Publication) -> Effects[Manifest | None]:
     """The manifest of a publication; None if it is gone."""
-    body = yield from answered(ReadObject(publication.manifest), slot)
-    return None if isinstance(body, Absent) else decode_manifest(slot, publication.manifest, body.body)
+    return (yield from read_manifest_at(slot, publication.manifest))
+
+
+def read_manifest_at(slot: Slot, key: str) -> Effects[Manifest | None]:
+    body = yield from answered(ReadObject(key), slot)
+    return None if isinstance(body, Absent) else decode_manifest(slot, key, body.body)
 
 
 def decode_manifest(slot: Slot, key: str, body: bytes) -> Manifest:

@@ -91,9 +91,12 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class ListedObject:
+    """`modified` is S3's clock, Unix seconds."""
+
     key: str
     size: int
     etag: str
+    modified: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,24 @@ class QueryStatus:
 @dataclass(frozen=True, slots=True)
 class QueryMissing:
     """Athena does not know the query id (its history keeps 45 days)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pointer:
+    """Where Glue sends the readers of a table, or of one of its partitions.
+
+    Args:
+        root: the table's own location.
+        location: where the readers are sent; None: the table has no such partition.
+        version: Glue's version of the table; None for a partition, which has none.
+        slot, fence: who sent them there, from the parameters; None: somebody else.
+    """
+
+    root: str
+    location: str | None
+    version: str | None = None
+    slot: str | None = None
+    fence: int | None = None
 
 
 # --- effects ---------------------------------------------------------------------------------------------------------
@@ -256,6 +277,31 @@ class KeepGlueTable(Effect[Done | Unanswered]):
     table: GlueTable
     location: str
     sample: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPointer(Question[Pointer | Absent]):
+    """Reads where a Glue table, or its partition for `table.value`, points. Absent: there is no such table."""
+
+    table: GlueTable
+
+
+@dataclass(frozen=True, slots=True)
+class MovePointer(Effect[Done | Refused | Unanswered]):
+    """Points a Glue table, or its partition, at `location` and notes slot and fence beside it, if it is as `expected`.
+
+    What is missing is created: the partition, or with `expected` None the table (for a partitioned target that alone),
+    with the columns of the published file `sample`. Of a table Glue itself checks that nobody changed it meanwhile; of
+    a partition nothing does, so that a late one may put an older location back. Either way, and after a lost reply too:
+    read it again.
+    """
+
+    table: GlueTable
+    location: str
+    slot: str
+    fence: int
+    sample: str | None
+    expected: Pointer | None
 
 
 @dataclass(frozen=True, slots=True)

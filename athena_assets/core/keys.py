@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 from athena_assets.core.location import Location
 
 CONTROL_PREFIX = "_athena_assets/v1/"
+_DIRECTORY = re.compile(r"\d{8}-\d{2}-[0-9a-f]{16}/")
 
 
 def slot_prefix(location: Location) -> str:
@@ -33,6 +36,17 @@ def manifest_root(location: Location) -> str:
 def staging_prefix(location: Location, fence: int, attempt: int, nonce: str) -> str:
     """Private to one attempt of one owner. The nonce keeps it fresh even after a register was lost."""
     return f"{staging_root(location)}{fence:08d}-{attempt:02d}-{nonce}/"
+
+
+def directory_prefix(location: Location, fence: int, attempt: int, nonce: str) -> str:
+    """Pointer mode: where one attempt of one owner writes, below the location. The nonce makes it nobody else's."""
+    return f"{location.prefix}{fence:08d}-{attempt:02d}-{nonce}/"
+
+
+def directory_of(location: Location, key: str) -> str | None:
+    """The directory of pointer mode that a key below the location lies in; None if it lies in none."""
+    found = _DIRECTORY.match(key, len(location.prefix)) if key.startswith(location.prefix) else None
+    return None if found is None else location.prefix + found.group()
 
 
 def staging_root(location: Location) -> str:

@@ -13,7 +13,7 @@ PATIENCE_SECONDS = 300.0  # how long one unanswered call is tried again
 # Only a human can tell whose files lie at the location.
 BLOCKING = frozenset({FailureKind.DIRTY_LOCATION, FailureKind.MIXED_LOCATION})
 # A throttled start is tried again under its own token until the patience ends; only then is it a failure.
-RETRIED = frozenset({FailureKind.INTERNAL, FailureKind.RETRYABLE})
+RETRIED = frozenset({FailureKind.INTERNAL, FailureKind.RETRYABLE, FailureKind.MIXED_DIRECTORY})
 
 _ERRORS: dict[FailureKind, tuple[type[errors.QueryFailed], str]] = {
     FailureKind.USER_ERROR: (errors.QueryUserError, "Correct the query or its inputs and publish again."),
@@ -35,6 +35,10 @@ _ERRORS: dict[FailureKind, tuple[type[errors.QueryFailed], str]] = {
     FailureKind.EMPTY_RESULT: (errors.EmptyResult, "Correct the query, or set on_empty='publish'."),
     FailureKind.DIRTY_LOCATION: (errors.DirtyLocation, "Look at the files, then run `athena-assets repair`."),
     FailureKind.MIXED_LOCATION: (errors.MixedLocation, "Look at the files, then run `athena-assets repair`."),
+    FailureKind.MIXED_DIRECTORY: (
+        errors.ResultInvalid,
+        "Publish again: the query runs anew into a fresh directory. If it persists, find out who else writes there.",
+    ),
     FailureKind.RESULT_INVALID: (
         errors.ResultInvalid,
         "Publish again: the query runs anew into a fresh staging prefix.",

@@ -15,6 +15,7 @@ from athena_assets.core import keys, policy, register
 from athena_assets.core.answers import Expectation, answered_by, describe, in_flight
 from athena_assets.core.attempt import Failed
 from athena_assets.core.commit import check_before_start, commit
+from athena_assets.core.directories import sweep_own
 from athena_assets.core.effects import (
     DrawFraction,
     DrawId,
@@ -136,7 +137,14 @@ class Caller:
         taken = yield from write(
             self.slot,
             seen,
-            register.acquired(before, write_id, owner=self._owner(), lease=self.request.lease, attempt=attempt),
+            register.acquired(
+                before,
+                write_id,
+                owner=self._owner(),
+                lease=self.request.lease,
+                attempt=attempt,
+                freed_at=seen.modified,
+            ),
         )
         if taken is None:
             return None
@@ -144,7 +152,7 @@ class Caller:
         yield from perform(Report("acquired", f"fence {fence}"))
         try:
             yield from check_before_start(tenure)
-        except errors.LocationNotEmpty:
+        except (errors.LocationNotEmpty, errors.ModeChanged, errors.TableNotOurs):
             yield from tenure.change(register.released)
             raise
         failure = yield from self._run(tenure)
@@ -177,9 +185,12 @@ class Caller:
         )
 
     def _destination(self, mode: Mode, fence: int, number: int, nonce: str) -> str:
-        """Where the query writes: a staging prefix of its own, or in direct mode the location itself."""
+        """Where the query writes: the location itself in direct mode, else a prefix of its own."""
         location = self.slot.location
-        return location.prefix if mode is Mode.DIRECT else keys.staging_prefix(location, fence, number, nonce)
+        if mode is Mode.DIRECT:
+            return location.prefix
+        prefix = keys.directory_prefix if mode is Mode.POINTER else keys.staging_prefix
+        return prefix(location, fence, number, nonce)
 
     def _owner(self) -> Owner:
         return Owner(self.session, self._host, self._pid, self.request.id, self.request.run)
@@ -232,6 +243,8 @@ class Caller:
             raise
         if tenure.register.state is State.PUBLISHING:
             yield from project(tenure)
+        else:
+            yield from sweep_own(tenure)
         return None
 
     # --- a slot that another holds -----------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from athena_assets.core.codec import SCHEMA, UnreadableRegister, decode
 from athena_assets.core.generation import UpstreamVersion
 
 HISTORY = 32  # publications that the register itself remembers
+GRACE_SECONDS = 86_400.0
 
 
 class State(StrEnum):
@@ -53,6 +54,7 @@ class Mode(StrEnum):
 
     STAGED = "staged"
     DIRECT = "direct"
+    POINTER = "pointer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +76,13 @@ class PublishSettings:
     """How the owner of an attempt wants its result published; whoever adopts the attempt does it the same way.
 
     Args:
-        mode: `staged` or `direct`.
+        mode: `staged`, `direct` or `pointer`.
         keep_previous: how many replaced results are kept under the control prefix.
         adopt_existing: foreign objects at first use are moved to the backup instead of refused.
         clean_after_failure: `direct` only: what a failed query left at the location is deleted.
         empty_fails: a result without rows is a failure, not an empty publication.
         glue: the external table over the location that is kept in step; None: no table.
+        grace_period: `pointer` only: seconds for which a replaced result that is not kept stays readable.
     """
 
     mode: Mode = Mode.STAGED
@@ -88,6 +91,7 @@ class PublishSettings:
     clean_after_failure: bool = False
     empty_fails: bool = False
     glue: GlueTable | None = None
+    grace_period: float = GRACE_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +147,10 @@ class Statistics:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """One published result. The keys of its files are in the manifest. `at` is S3's clock, Unix seconds."""
+    """One published result. The keys of its files are in the manifest. `at` is S3's clock, Unix seconds.
+
+    `directory` is the key prefix that its readers read in pointer mode; None: they read the location itself.
+    """
 
     generation: str
     definition: str
@@ -162,14 +169,30 @@ class Publication:
     workgroup: str | None = None
     lost: bool = False
     restored: int | None = None  # the fence of the publication that this one brought back
+    directory: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A replaced publication whose files are kept under the key prefix `backup`."""
+    """A replaced publication whose files are kept under the key prefix `backup` (pointer mode: its directory)."""
 
     publication: Publication
     backup: str
+
+
+@dataclass(frozen=True, slots=True)
+class Retired:
+    """Pointer mode: a directory that no reader is sent to any more. It never comes back into use.
+
+    Its files may go `grace` seconds after `since` (S3's clock, Unix seconds). None: since the register was last written
+    before it was free, which its Last-Modified tells; no owner can know the moment of its own write beforehand.
+    `proof` is the manifest that lists them; None: a directory of an attempt that gave no publication.
+    """
+
+    prefix: str
+    proof: str | None
+    grace: float
+    since: float | None = None
 
 
 class FailureKind(StrEnum):
@@ -188,6 +211,7 @@ class FailureKind(StrEnum):
     EMPTY_RESULT = "empty_result"
     DIRTY_LOCATION = "dirty_location"
     MIXED_LOCATION = "mixed_location"
+    MIXED_DIRECTORY = "mixed_directory"
     OTHER = "other"
 
 
@@ -216,6 +240,7 @@ class Register:
     history: tuple[Publication, ...] = ()
     kept: tuple[Kept, ...] = ()  # newest first; what is over the limit goes when the swap is complete
     cleanup: tuple[ObjectVersion, ...] = ()  # direct mode: what a failed query left, about to be deleted
+    retired: tuple[Retired, ...] = ()  # pointer mode: directories to be collected
     failure: Failure | None = None
     schema: int = SCHEMA
 
@@ -225,16 +250,46 @@ class Register:
         assert self.attempt is not None
         return self.attempt
 
+    @property
+    def directories(self) -> dict[str, str | None]:
+        """Pointer mode: every directory that is in use, with the manifest that lists its files, if there is one yet."""
+        attempts = (*self.earlier_attempts, *(() if self.attempt is None else (self.attempt,)))
+        pointing = (each for each in attempts if each.settings.mode is Mode.POINTER)
+        named: dict[str, str | None] = {start.staging: None for each in pointing for start in each.starts}
+        published = (
+            *(each.publication for each in self.kept),
+            *(() if self.publication is None else (self.publication,)),
+        )
+        return named | {each.directory: each.manifest for each in published if each.directory is not None}
+
 
 # --- transitions -----------------------------------------------------------------------------------------------------
 
 
-def acquired(before: Register | None, write_id: str, *, owner: Owner, lease: float, attempt: Attempt) -> Register:
-    """One write takes a free slot and records the attempt before its query is started."""
+def acquired(
+    before: Register | None,
+    write_id: str,
+    *,
+    owner: Owner,
+    lease: float,
+    attempt: Attempt,
+    freed_at: float | None = None,
+) -> Register:
+    """One write takes a free slot and records the attempt before its query is started.
+
+    `freed_at`: when `before` was written, by S3's clock.
+    """
     base = before or Register(write_id=write_id, fence=0, state=State.FREE, lease=lease)
     assert base.state is State.FREE
     return replace(
-        base, write_id=write_id, fence=base.fence + 1, state=State.SUBMITTING, lease=lease, owner=owner, attempt=attempt
+        base,
+        write_id=write_id,
+        fence=base.fence + 1,
+        state=State.SUBMITTING,
+        lease=lease,
+        owner=owner,
+        attempt=attempt,
+        retired=dated(base.retired, freed_at),
     )
 
 
@@ -276,14 +331,26 @@ def committed(before: Register, write_id: str, *, publication: Publication, back
     return replace(_with_publication(before, publication, backup), write_id=write_id, state=State.PUBLISHING)
 
 
-def committed_in_place(before: Register, write_id: str, *, publication: Publication) -> Register:
-    """The commit where nothing is left to be done (direct mode): the slot is free at once."""
+def committed_in_place(
+    before: Register, write_id: str, *, publication: Publication, backup: str | None = None
+) -> Register:
+    """The commit where nothing is left to be done (direct; pointer without Glue): the slot is free at once."""
     assert before.state is State.RUNNING and publication.fence == before.fence
-    return released(_with_publication(before, publication, None), write_id)
+    settings = before.current.settings
+    after = _with_publication(before, publication, backup)
+    kept = after.kept[: settings.keep_previous] if settings.mode is Mode.POINTER else after.kept
+    return released(after, write_id, kept=kept, grace=settings.grace_period)
 
 
 def restored(
-    before: Register, write_id: str, *, owner: Owner, lease: float, publication: Publication, backup: str | None
+    before: Register,
+    write_id: str,
+    *,
+    owner: Owner,
+    lease: float,
+    publication: Publication,
+    backup: str | None,
+    freed_at: float | None = None,
 ) -> Register:
     """Acquires a free slot and commits a kept publication in one write; its swap follows."""
     assert before.state is State.FREE and publication.fence == before.fence + 1
@@ -297,6 +364,7 @@ def restored(
         owner=owner,
         lease=lease,
         kept=kept,
+        retired=dated(changed.retired, freed_at),
     )
 
 
@@ -305,7 +373,28 @@ def _with_publication(before: Register, publication: Publication, backup: str | 
     assert previous is None or publication.fence > previous.fence
     history = before.history if previous is None else (previous, *before.history)[:HISTORY]
     kept = before.kept if previous is None or backup is None else (Kept(previous, backup), *before.kept)
-    return replace(before, publication=publication, history=history, kept=kept, failure=None)
+    after = replace(before, publication=publication, history=history, kept=kept, failure=None)
+    return _retiring(before, after, GRACE_SECONDS)
+
+
+def _retiring(before: Register, after: Register, grace: float) -> Register:
+    """No directory is forgotten: what `after` does not use any more is to be collected."""
+    used = after.directories
+    gone = ((prefix, manifest) for prefix, manifest in before.directories.items() if prefix not in used)
+    retired = tuple(Retired(prefix, manifest, 0.0 if manifest is None else grace) for prefix, manifest in gone)
+    return replace(after, retired=after.retired + retired)
+
+
+def dated(retired: tuple[Retired, ...], since: float | None) -> tuple[Retired, ...]:
+    """The same, where nothing says yet since when."""
+    return tuple(replace(each, since=since) if each.since is None else each for each in retired)
+
+
+def swept(before: Register, write_id: str, *, gone: frozenset[str], freed_at: float) -> Register:
+    """The directories `gone` are collected; the slot is and stays free."""
+    assert before.state is State.FREE
+    left = tuple(each for each in dated(before.retired, freed_at) if each.prefix not in gone)
+    return replace(before, write_id=write_id, retired=left)
 
 
 def cleaning(before: Register, write_id: str, *, cleanup: tuple[ObjectVersion, ...]) -> Register:
@@ -326,10 +415,18 @@ def repaired(before: Register, write_id: str) -> Register:
 
 
 def released(
-    before: Register, write_id: str, *, failure: Failure | None = None, kept: tuple[Kept, ...] | None = None
+    before: Register,
+    write_id: str,
+    *,
+    failure: Failure | None = None,
+    kept: tuple[Kept, ...] | None = None,
+    grace: float = GRACE_SECONDS,
 ) -> Register:
-    """The slot is free; a failure is recorded for those who wait for this generation."""
-    return replace(
+    """The slot is free; a failure is recorded for those who wait for this generation.
+
+    `grace`: seconds for which the directories of what is no longer kept stay.
+    """
+    after = replace(
         before,
         write_id=write_id,
         state=State.FREE,
@@ -340,6 +437,7 @@ def released(
         cleanup=(),
         failure=failure or before.failure,
     )
+    return _retiring(before, after, grace)
 
 
 def marked_lost(before: Register, write_id: str) -> Register:
@@ -376,3 +474,5 @@ def _contradictions(found: Register) -> Iterator[tuple[bool, str]]:
         yield not known or not 0 <= (attempt.accepted or 0) < len(attempt.starts), "state running without its query"
     yield found.state is State.PUBLISHING and (publication is None or publication.lost), "nothing to publish"
     yield publication is not None and publication.fence > found.fence, "a publication of a later fence"
+    doomed = found.directories.keys() & {each.prefix for each in found.retired}
+    yield bool(doomed), f"{', '.join(sorted(doomed))} in use and to be deleted"

@@ -8,9 +8,10 @@ from athena_assets import errors
 from athena_assets.core import keys, policy, register
 from athena_assets.core.answers import describe
 from athena_assets.core.commit import removals, write_once
-from athena_assets.core.contents import not_ours, survey
+from athena_assets.core.contents import not_ours, read_manifest, survey
 from athena_assets.core.effects import DrawId, Effects, ListedObject, ListObjects, Report, perform
 from athena_assets.core.manifest import Manifest, RemovedFile, planned_files
+from athena_assets.core.pointer import check_table, difference
 from athena_assets.core.register import Kept, Owner, Publication, PublishSettings, Register, State
 from athena_assets.core.slot import Slot
 from athena_assets.core.swap import project
@@ -26,6 +27,8 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float) -> Effects[Pu
 
     Raises:
         NotKept: no such result is kept, or not all of its files are there.
+        ModeChanged: it was published in another mode than the present one.
+        TableNotOurs: see there.
         SlotBusy: somebody holds the slot, or has just changed it.
         LocationNotEmpty: foreign objects lie under the location.
     """
@@ -41,21 +44,10 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float) -> Effects[Pu
         raise _busy(slot, found)
     kept = _kept(slot, found, fence)
     assert found is not None
-    files = yield from answered(ListObjects(kept.backup), slot)
-    if (len(files), sum(each.size for each in files)) != (kept.publication.files, kept.publication.bytes):
-        raise errors.NotKept(
-            slot,
-            f"of {kept.publication.files} kept files under s3://{slot.bucket}/{kept.backup} {len(files)} are there.",
-            not_done="Nothing was published or deleted.",
-            next_step="Publish the target again instead.",
-        )
-    contents = yield from survey(slot, found.publication)
-    for other in contents.foreign + contents.neighbours:
-        raise not_ours(slot, other.key)
-    keep = len(found.kept)  # one leaves, one comes
-    removes, backup = removals(slot, found.publication, contents.current, contents.stray, keep)
-    key = keys.restore_manifest_key(slot.location, found.fence + 1, (yield from perform(DrawId())))
-    manifest = _manifest(slot, found, kept, files, removes, owner.request)
+    if kept.publication.directory is not None:
+        key, manifest, backup = yield from _in_its_directory(slot, found, kept, owner.request)
+    else:
+        key, manifest, backup = yield from _from_backup(slot, found, kept, owner.request)
     yield from write_once(slot, key, manifest)
     publication = replace(
         kept.publication,
@@ -87,6 +79,63 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float) -> Effects[Pu
             next_step="Publish the target again: its query runs anew.",
         )
     return publication
+
+
+Plan = tuple[str, Manifest, str | None]  # the manifest's key, the manifest, and where the present result is kept
+
+
+def _from_backup(slot: Slot, found: Register, kept: Kept, request: str) -> Effects[Plan]:
+    """The kept files are copied to the location, in place of the present ones."""
+    if found.publication is not None and found.publication.directory is not None:
+        raise _other_mode(slot, kept)
+    files = yield from answered(ListObjects(kept.backup), slot)
+    if (len(files), sum(each.size for each in files)) != (kept.publication.files, kept.publication.bytes):
+        raise errors.NotKept(
+            slot,
+            f"of {kept.publication.files} kept files under s3://{slot.bucket}/{kept.backup} {len(files)} are there.",
+            not_done="Nothing was published or deleted.",
+            next_step="Publish the target again instead.",
+        )
+    contents = yield from survey(slot, found.publication)
+    for other in contents.foreign + contents.neighbours:
+        raise not_ours(slot, other.key)
+    keep = len(found.kept)  # one leaves, one comes
+    removes, backup = removals(slot, found.publication, contents.current, contents.stray, keep)
+    key = keys.restore_manifest_key(slot.location, found.fence + 1, (yield from perform(DrawId())))
+    return key, _manifest(slot, found, kept, files, removes, request), backup
+
+
+def _in_its_directory(slot: Slot, found: Register, kept: Kept, request: str) -> Effects[Plan]:
+    """Pointer mode: the kept files are where they were, and readers are sent there again."""
+    present = found.publication
+    if present is None or present.directory is None:
+        raise _other_mode(slot, kept)
+    old = yield from read_manifest(slot, kept.publication)
+    why = yield from difference(slot, kept.publication, old)
+    if old is None or why is not None:
+        raise errors.NotKept(
+            slot,
+            f"the kept result is not whole: {why}.",
+            not_done="Nothing was published or deleted.",
+            next_step="Publish the target again instead.",
+        )
+    current = yield from read_manifest(slot, present)
+    settings = replace((current or old).settings, keep_previous=len(found.kept))  # one leaves, one comes
+    yield from check_table(slot, settings.glue, found.fence)
+    key = keys.restore_manifest_key(slot.location, found.fence + 1, (yield from perform(DrawId())))
+    manifest = replace(
+        old, request=request, fence=found.fence + 1, attempt=RESTORE, replaces=present.manifest, settings=settings
+    )
+    return key, manifest, None if present.lost else present.directory
+
+
+def _other_mode(slot: Slot, kept: Kept) -> errors.ModeChanged:
+    return errors.ModeChanged(
+        slot,
+        f"the kept result of fence {kept.publication.fence} and the present one were published in different modes.",
+        not_done="Nothing was published or deleted.",
+        next_step="Publish the target again instead.",
+    )
 
 
 def _kept(slot: Slot, found: Register | None, fence: int) -> Kept:
@@ -144,7 +193,15 @@ def _commit(
     found = seen.register
     assert found is not None
     write_id = yield from perform(DrawId())
-    changed = register.restored(found, write_id, owner=owner, lease=lease, publication=publication, backup=backup)
+    changed = register.restored(
+        found,
+        write_id,
+        owner=owner,
+        lease=lease,
+        publication=publication,
+        backup=backup,
+        freed_at=seen.modified,
+    )
     taken = yield from write(slot, seen, changed)
     if taken is None:
         raise errors.SlotBusy(

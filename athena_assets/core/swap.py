@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from athena_assets.core import register
+from athena_assets.core import pointer, register
 from athena_assets.core.collect import staged_up_to, sweep
 from athena_assets.core.contents import not_ours, read_manifest
 from athena_assets.core.effects import (
@@ -38,6 +38,8 @@ def project(tenure: Tenure) -> Effects[bool]:
     """Rolls the committed publication forward by its manifest and releases the slot. False: it is lost."""
     publication = tenure.register.publication
     assert publication is not None
+    if publication.directory is not None:
+        return (yield from pointer.project(tenure))
     manifest = yield from read_manifest(tenure.slot, publication)
     if manifest is None:
         return (yield from _lost(tenure, (), f"its manifest {publication.manifest} is gone"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from athena_assets.core.keys import CONTROL_PREFIX
 from athena_assets.core.location import InvalidLocation, Location, parse_location
 from athena_assets.core.output import InvalidOutput, OutputFormat
 from athena_assets.core.partition import END, PARTITION, START, Grain, placeholder_values
-from athena_assets.core.register import GlueTable, Mode, PublishSettings
+from athena_assets.core.register import GRACE_SECONDS, GlueTable, Mode, PublishSettings
 from athena_assets.errors import InvalidTarget
 
 _GLUE_TABLE = re.compile(r"[a-z0-9_]+\.[a-z0-9_]+")
@@ -79,7 +80,9 @@ class Target:
         wait_timeout: seconds to wait for somebody else's work before giving up with SlotBusy.
         retries: how often an internal or retryable failure of Athena is tried again within one request.
         mode: `staged` (the query writes aside and its files are swapped in) or `direct` (it writes into the location,
-            which must be empty).
+            which must be empty) or `pointer` (it writes into a fresh directory below the location, and readers are sent
+            there by `glue_table` or `read_manifest`).
+        grace_period: `pointer` only: seconds for which a result that was replaced, and is not kept, stays readable.
         keep_previous: how many replaced results are kept, so that they can be restored.
         adopt_existing: `staged` only: foreign objects at first use are moved to the backup instead of refused.
         clean_after_failure: `direct` only: what a failed query left at the location is deleted, instead of blocking it.
@@ -107,6 +110,7 @@ class Target:
     wait_timeout: float = 6 * 3600.0
     retries: int = 2
     mode: Mode | str = Mode.STAGED
+    grace_period: float = GRACE_SECONDS
     keep_previous: int = 1
     adopt_existing: bool = False
     clean_after_failure: bool = False
@@ -137,9 +141,13 @@ class Target:
         for name in ("retries", "keep_previous"):
             if getattr(self, name) < 0:
                 raise self.invalid(name, f"{getattr(self, name)!r} is negative.", "Give zero or more.")
+        if not 0 <= self.grace_period < math.inf:
+            raise self.invalid(
+                "grace_period", f"{self.grace_period!r} is no number of seconds.", "Give zero or more seconds."
+            )
         if self.adopt_existing and self.mode is not Mode.STAGED:
             raise self.invalid(
-                "adopt_existing", "it needs mode 'staged'.", "Leave it out: direct needs an empty location."
+                "adopt_existing", "it needs mode 'staged'.", "Leave it out, and move what lies there away."
             )
         if self.format.partitioned_by and self.mode is Mode.DIRECT:
             raise self.invalid(
@@ -147,13 +155,22 @@ class Target:
                 "Athena does not check the destination of a partitioned UNLOAD: in mode 'direct' a rerun would append.",
                 "Use mode 'staged'.",
             )
+        if self.format.partitioned_by and self.mode is Mode.POINTER:
+            raise self.invalid(
+                "partitioned_by",
+                "Athena does not check the destination of a partitioned UNLOAD: in mode 'pointer' a late twin of the "
+                "query would append to the published directory.",
+                "Use mode 'staged', or put ${partition} into the location.",
+            )
+        if self.grace_period != GRACE_SECONDS and self.mode is not Mode.POINTER:
+            raise self.invalid("grace_period", "it needs mode 'pointer'.", "Leave it out: see keep_previous.")
         if self.format.partitioned_by and self.glue_table is not None:
             raise self.invalid(
                 "glue_table", "it can't be kept for a result with partitioned_by.", "Create that table yourself."
             )
         if self.clean_after_failure and self.mode is not Mode.DIRECT:
             raise self.invalid(
-                "clean_after_failure", "it needs mode 'direct'.", "Leave it out: staged never leaves files."
+                "clean_after_failure", "it needs mode 'direct'.", "Leave it out: other modes never leave files there."
             )
         if self.glue_table is not None and not _GLUE_TABLE.fullmatch(self.glue_table):
             raise self.invalid(
@@ -223,6 +240,7 @@ class Target:
             clean_after_failure=self.clean_after_failure,
             empty_fails=self.on_empty is OnEmpty.FAIL,
             glue=self._glue(partition),
+            grace_period=float(self.grace_period),
         )
 
     def _glue(self, partition: str | None) -> GlueTable | None:
@@ -291,7 +309,7 @@ class Target:
                 raise self.invalid("upstreams", "they are not UpstreamTable values.", "Give a tuple of UpstreamTable.")
         if not isinstance(self.parameters, Mapping):
             raise self.invalid("parameters", "they are not a mapping.", "Give names and strings.")
-        for name in ("timeout", "wait_timeout"):
+        for name in ("timeout", "wait_timeout", "grace_period"):
             if not isinstance(getattr(self, name), int | float) or isinstance(getattr(self, name), bool):
                 raise self.invalid(name, f"{getattr(self, name)!r} is not a number.", "Give seconds.")
         for name in ("retries", "keep_previous"):

@@ -52,6 +52,11 @@ class Seen:
     date: float = 0.0
     age: float = 0.0
 
+    @property
+    def modified(self) -> float:
+        """When the register was written, by S3's clock."""
+        return self.date - self.age
+
 
 def answered(effect: Question[R], slot: Slot) -> Effects[R]:
     """Performs a question until it is answered.
@@ -185,6 +190,11 @@ class Tenure:
     def register(self) -> Register:
         assert self._seen.register is not None
         return self._seen.register
+
+    @property
+    def seen(self) -> Seen:
+        """Our last look, or write."""
+        return self._seen
 
     @property
     def date(self) -> float:

@@ -82,7 +82,7 @@ class _Finding:
 
     @property
     def differs(self) -> bool:
-        return bool(self.report.missing or self.report.stray or self.report.foreign)
+        return bool(self.report.missing or self.report.stray or self.report.foreign or self.report.astray)
 
     @property
     def wrong(self) -> bool:
@@ -100,6 +100,8 @@ class _Finding:
     def told(self) -> str:
         report = self.report
         counts = f"{len(report.missing)} missing, {len(report.stray)} stray, {len(report.foreign)} foreign"
+        if report.astray is not None:
+            counts += f", Glue sends readers elsewhere ({report.astray})"
         if self.blocked:
             assert report.register is not None and report.register.failure is not None
             return f"{self.location} is blocked ({report.register.failure.reason}): {counts}."

@@ -16,6 +16,7 @@ import uuid
 
 import dagster as dg
 
+from athena_assets.core.register import Publication
 from athena_assets.core.request import Published, Reused, Skipped
 from athena_assets.core.target import Target
 
@@ -49,7 +50,7 @@ def outcome_metadata(
     statistics = publication.statistics
     row_count = "dagster/row_count" if partition is None else "dagster/partition_row_count"
     known: dict[str, dg.MetadataValue | None] = {
-        "dagster/uri": dg.MetadataValue.text(str(target.location_for(partition))),
+        "dagster/uri": dg.MetadataValue.text(_uri(target, publication, partition)),
         "dagster/table_name": None if target.glue_table is None else dg.MetadataValue.text(target.glue_table),
         row_count: _int(publication.rows),
         "dagster/column_schema": None if columns is None else dg.MetadataValue.table_schema(columns),
@@ -70,6 +71,12 @@ def outcome_metadata(
         "athena_assets/query_total_seconds": _seconds(statistics.total_ms),
     }
     return {key: value for key, value in known.items() if value is not None}
+
+
+def _uri(target: Target, publication: Publication, partition: str | None) -> str:
+    """Where this publication is read: the location, or in pointer mode its directory."""
+    location = target.location_for(partition)
+    return str(location) if publication.directory is None else f"s3://{location.bucket}/{publication.directory}"
 
 
 def skipped_metadata(outcome: Skipped, *, request_id: str, console_url: str | None) -> Metadata:

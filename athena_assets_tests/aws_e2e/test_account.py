@@ -2,8 +2,8 @@
 
     AWS_E2E=1 AWS_E2E_LOCATION=s3://my-bucket/scratch/ [AWS_E2E_WORKGROUP=primary] make test-all
 
-Uses the default credentials. Writes under AWS_E2E_LOCATION and the bucket's control prefix, scans no table, and removes
-what it wrote.
+Uses the default credentials. Writes under AWS_E2E_LOCATION and the bucket's control prefix, makes a Glue database,
+scans no table, and removes what it wrote.
 """
 
 from __future__ import annotations
@@ -44,6 +44,14 @@ def publisher() -> Publisher:
     root = parse_location(os.environ["AWS_E2E_LOCATION"])
     workgroup = os.environ.get("AWS_E2E_WORKGROUP", "primary")
     return Publisher(AwsSettings(workgroup=workgroup, output_location=f"{root}results/"))
+
+
+@pytest.fixture
+def database() -> Iterator[str]:
+    name, glue = f"aws_e2e_{uuid.uuid4().hex}", boto3.client("glue")
+    glue.create_database(DatabaseInput={"Name": name})
+    yield name
+    glue.delete_database(Name=name)
 
 
 def once(service: Any) -> Any:
@@ -117,3 +125,31 @@ def test_a_forced_request_replaces_the_result(place: Location, publisher: Publis
     assert second.publication.query_id != first.publication.query_id
     assert new
     assert not old & new
+
+
+def test_glue_refuses_an_update_of_an_older_version(place: Location, database: str) -> None:
+    glue = once("glue")
+    table = {"Name": "t", "StorageDescriptor": {"Location": str(place)}}
+    glue.create_table(DatabaseName=database, TableInput=table)
+    version = glue.get_table(DatabaseName=database, Name="t")["Table"]["VersionId"]
+    update = {"DatabaseName": database, "TableInput": table, "VersionId": version, "SkipArchive": True}
+    glue.update_table(**update)
+    assert glue.get_table(DatabaseName=database, Name="t")["Table"]["VersionId"] != version
+    with pytest.raises(ClientError) as refused:
+        glue.update_table(**update)
+    assert refused.value.response["Error"]["Code"] == "ConcurrentModificationException"
+
+
+def test_a_glue_table_is_pointed_at_each_result(place: Location, publisher: Publisher, database: str) -> None:
+    target = Target(name="aws_e2e", query=QUERY, location=str(place), mode="pointer", glue_table=f"{database}.t")
+    places = []
+    for force in (False, True):
+        outcome = publisher.unload(target, force=force)
+        assert isinstance(outcome, Published)
+        table = boto3.client("glue").get_table(DatabaseName=database, Name="t")["Table"]
+        places.append(table["StorageDescriptor"]["Location"])
+        assert places[-1] == f"s3://{place.bucket}/{outcome.publication.directory}"
+        files = publisher.read_manifest(target).files
+        assert len(files) == outcome.publication.files
+        assert all(file.uri.startswith(places[-1]) for file in files)
+    assert places[0] != places[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 
 import pytest
@@ -217,3 +218,52 @@ def test_repair_with_a_yes_frees_the_slot(lake: Lake, cli: Cli, blocked: str, op
     assert cli("unload", blocked).status == 0
     lake.assert_published_once(location)
     assert cli("repair", blocked).status == 1
+
+
+def pointing(lake: Lake, cli: Cli, *sizes: int) -> str:
+    """The location of a target in mode pointer with a Glue table, published once for each size; none is kept."""
+    location = f"s3://{lake.bucket}/published/pointed/"
+    for size in sizes:
+        cli.write(
+            "from athena_assets import Target\n"
+            f"pointed = Target(name='pointed', query='SELECT n FROM numbers WHERE n < {size}', location='{location}',"
+            f" database='{lake.database}', mode='pointer', keep_previous=0, glue_table='{lake.database}.pointed')"
+        )
+        sys.modules.pop(cli.module, None)
+        assert cli("unload", "pointed").status == 0
+    return location
+
+
+def test_gc_deletes_replaced_results_of_a_pointer_when_their_grace_period_is_over(lake: Lake, cli: Cli) -> None:
+    location = pointing(lake, cli, 500, 600)
+    old = set(lake.listing(location)) - set(lake.listing(lake.readers(location)))
+    assert len(old) == 2
+    assert "no garbage" in cli("gc", "pointed", "--delete").out
+    listed = cli("gc", "pointed", "--grace", "0", "--json").document["slots"][0]
+    assert {each["key"] for each in listed["directories"]} == old
+    assert old < set(lake.listing(location))
+    deleted = cli("gc", "pointed", "--grace", "0", "--delete")
+    assert deleted.status == 0
+    assert "2 objects" in deleted.out
+    assert set(lake.listing(location)) == set(lake.listing(lake.readers(location)))
+    assert cli("gc", "pointed", "--grace", "-1").status == 2
+    lake.assert_published_once(location, range(600))
+
+
+def test_repair_sends_the_readers_of_a_table_back_to_the_publication(lake: Lake, cli: Cli) -> None:
+    location = pointing(lake, cli, 500)
+    assert cli("scrub", "pointed").status == 0
+    found = lake.glue.get_table(DatabaseName=lake.database, Name="pointed")["Table"]
+    table = {name: found[name] for name in ("Name", "TableType", "Parameters", "PartitionKeys")}
+    storage = {**found["StorageDescriptor"], "Location": f"s3://{lake.bucket}/elsewhere/"}
+    lake.glue.update_table(DatabaseName=lake.database, TableInput={**table, "StorageDescriptor": storage})
+    ended = cli("scrub", "pointed")
+    assert ended.status == 1
+    assert "Glue sends readers elsewhere" in ended.out
+    assert "elsewhere" in cli("scrub", "pointed", "--json").document["slots"][0]["astray"]
+    ended = cli("repair", "pointed")
+    assert ended.status == 0
+    assert ended.out.startswith("pointed ")
+    assert lake.pointer("pointed") == lake.readers(location)
+    assert cli("scrub", "pointed").status == 0
+    assert cli("repair", "pointed").status == 1

@@ -17,6 +17,7 @@ from athena_assets.core.register import (
     Publication,
     PublishSettings,
     Register,
+    Retired,
     StartParameters,
     State,
     Statistics,
@@ -99,6 +100,9 @@ PUBLICATION = Publication(
     workgroup="primary",
 )
 
+POINTING = replace(PUBLICATION, directory="marts/daily/00000007-01-00112233445566aa/")
+RETIRED = Retired("marts/daily/00000005-01-aa00112233445566/", f"{CONTROL}manifests/00000005-01.json", 86400.0, 1.7e9)
+
 EARLIER = replace(
     PUBLICATION,
     generation="b" * 64,
@@ -144,6 +148,7 @@ PUBLISHING = replace(
     history=(EARLIER,),
 )
 BLOCKED = replace(FREE_FAILED, state=State.BLOCKED)
+FREE_POINTING = replace(FREE, publication=POINTING, history=(EARLIER,), retired=(RETIRED,))
 
 REGISTERS = {
     "free": FREE,
@@ -154,6 +159,7 @@ REGISTERS = {
     "cleaning": CLEANING,
     "publishing": PUBLISHING,
     "blocked": BLOCKED,
+    "free-pointing": FREE_POINTING,
 }
 
 MANIFEST = Manifest(

@@ -96,6 +96,7 @@ CLASSES = {
     FailureKind.EMPTY_RESULT: errors.EmptyResult,
     FailureKind.DIRTY_LOCATION: errors.DirtyLocation,
     FailureKind.MIXED_LOCATION: errors.MixedLocation,
+    FailureKind.MIXED_DIRECTORY: errors.ResultInvalid,
 }
 
 
@@ -109,5 +110,6 @@ def test_every_recorded_failure_has_its_error(kind: FailureKind, query_id: str |
     assert error.next_step.endswith(".")
 
 
-def test_only_failures_of_athena_itself_are_tried_again() -> None:
-    assert frozenset({FailureKind.INTERNAL, FailureKind.RETRYABLE}) == policy.RETRIED
+def test_only_failures_of_athena_itself_and_what_a_fresh_directory_cures_are_tried_again() -> None:
+    retried = frozenset({FailureKind.INTERNAL, FailureKind.RETRYABLE, FailureKind.MIXED_DIRECTORY})
+    assert retried == policy.RETRIED

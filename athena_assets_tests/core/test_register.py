@@ -27,6 +27,7 @@ from athena_assets.core.register import (
     Publication,
     PublishSettings,
     Register,
+    Retired,
     StartParameters,
     State,
     Statistics,
@@ -38,13 +39,16 @@ from athena_assets_tests.core.examples import (
     EARLIER,
     FAILURE,
     FREE,
+    FREE_POINTING,
     FREE_PUBLISHED,
     KEPT,
     MANIFEST,
     OWNER,
+    POINTING,
     PUBLICATION,
     PUBLISHING,
     REGISTERS,
+    RETIRED,
     RUNNING,
     RUNNING_ATTEMPT,
     START,
@@ -89,6 +93,7 @@ settings = st.builds(
     clean_after_failure=st.booleans(),
     empty_fails=st.booleans(),
     glue=st.none() | st.builds(GlueTable, st.text(), st.text(), st.text(), maybe_text, maybe_text),
+    grace_period=floats,
 )
 attempts = st.builds(
     Attempt,
@@ -125,7 +130,10 @@ publications = st.builds(
     workgroup=maybe_text,
     lost=st.booleans(),
     restored=st.none() | numbers,
+    directory=maybe_text,
 )
+# In no text above: a directory in use is never one that is retired.
+retired = st.builds(Retired, st.just("\udcff/"), maybe_text, floats, st.none() | floats)
 failures = st.builds(Failure, st.text(), st.text(), numbers, maybe_text, st.sampled_from(FailureKind), st.text())
 owners = st.builds(Owner, st.text(), st.text(), numbers, st.text(), maybe_text)
 
@@ -149,6 +157,7 @@ def registers(draw: st.DrawFn) -> Register:
         history=tuple(draw(st.lists(publications, max_size=2))),
         kept=tuple(draw(st.lists(st.builds(Kept, publications, st.text()), max_size=2))),
         cleanup=tuple(draw(st.lists(st.builds(ObjectVersion, st.text(), st.text()), max_size=2))),
+        retired=tuple(draw(st.lists(retired, max_size=2))),
         failure=draw(failures) if state is State.BLOCKED else draw(st.none() | failures),
     )
 
@@ -247,7 +256,8 @@ def at(content: Any, path: tuple[str | int, ...]) -> Any:
     return content
 
 
-FULL = replace(CLEANING, history=(EARLIER,), kept=(KEPT,), failure=FAILURE)
+POINTED = "marts/daily/00000007-01-00112233445566aa/"
+FULL = replace(CLEANING, history=(EARLIER,), kept=(KEPT,), retired=(RETIRED,), failure=FAILURE)
 
 
 @pytest.mark.parametrize("path", every_object(stored(FULL)), ids=str)
@@ -283,6 +293,9 @@ NULLABLE = {
     "column",
     "value",
     "restored",
+    "directory",
+    "proof",
+    "since",
 }
 WRONG: list[Any] = [None, True, 0, 1.5, "x", [], {}, [None], "free"]
 
@@ -291,8 +304,8 @@ def is_right(name: str, old: Any, new: Any) -> bool:
     """Whether `new` could stand in place of `old` as far as types go."""
     if new is None:
         return name in NULLABLE
-    if name in ("lease", "at"):
-        return type(new) in (int, float) and (name == "at" or new > 0)
+    if name in ("lease", "at", "grace", "grace_period", "since"):
+        return type(new) in (int, float) and (name != "lease" or new > 0)
     if name in ("mode", "kind"):
         return False
     if name == "state":
@@ -341,6 +354,7 @@ def test_a_wrong_field_is_named_by_its_path() -> None:
         replace(RUNNING, attempt=None),
         replace(RUNNING, attempt=ATTEMPT),
         replace(PUBLISHING, publication=None),
+        replace(FREE_POINTING, retired=(Retired(POINTED, None, 0.0),)),
     ],
 )
 def test_a_register_that_contradicts_itself_is_refused(value: Register) -> None:
@@ -356,10 +370,25 @@ def test_an_unknown_state_is_refused() -> None:
 # --- transitions -----------------------------------------------------------------------------------------------------
 
 NEXT = "00000000000000f1"
+
+
+def pointing(attempt: Attempt) -> Attempt:
+    """The attempt in pointer mode, with a directory of its own."""
+    start = replace(START, staging=f"marts/daily/00000006-{attempt.number:02d}-00112233445566aa/")
+    return replace(attempt, starts=(start,), settings=replace(attempt.settings, mode=Mode.POINTER, glue=None))
+
+
 TAKER = Owner("fedcba9876543210", "worker-2", 4712, "wish-2")
 SECOND_START = replace(START, staging="other/")
 SECOND_ATTEMPT = replace(ATTEMPT, number=2, token="v" * 64)
 LATER = replace(PUBLICATION, fence=RUNNING.fence)
+POINTER_RUNNING = replace(
+    RUNNING,
+    attempt=pointing(RUNNING.current),
+    earlier_attempts=tuple(pointing(each) for each in RUNNING.earlier_attempts),
+    publication=replace(POINTING, fence=5),
+)
+LATER_POINTING = replace(LATER, directory=POINTER_RUNNING.current.staging)
 
 Transition = Callable[[Register], Register]
 
@@ -422,6 +451,21 @@ TRANSITIONS: dict[str, tuple[Register, Transition, set[str]]] = {
         ),
         {"fence", "state", "owner", "lease", "publication", "history", "kept"},
     ),
+    "committed in place with a pointer": (
+        POINTER_RUNNING,
+        lambda before: transitions.committed_in_place(before, NEXT, publication=LATER_POINTING, backup=POINTED),
+        {"state", "owner", "attempt", "earlier_attempts", "publication", "history", "kept", "retired"},
+    ),
+    "acquired while directories wait": (
+        replace(FREE_POINTING, retired=(replace(RETIRED, since=None),)),
+        lambda before: transitions.acquired(before, NEXT, owner=TAKER, lease=30.0, attempt=ATTEMPT, freed_at=1.8e9),
+        {"fence", "state", "lease", "owner", "attempt", "retired"},
+    ),
+    "swept": (
+        FREE_POINTING,
+        lambda before: transitions.swept(before, NEXT, gone=frozenset({RETIRED.prefix}), freed_at=1.8e9),
+        {"retired"},
+    ),
     "cleaning": (
         RUNNING,
         lambda before: transitions.cleaning(before, NEXT, cleanup=(ObjectVersion("k", '"e"'),)),
@@ -475,7 +519,7 @@ def test_what_a_transition_gives_can_be_stored_and_read(name: str) -> None:
 @pytest.mark.parametrize("name", TRANSITIONS)
 def test_the_fence_rises_with_a_change_of_owner_and_only_then(name: str) -> None:
     before, transition, _ = TRANSITIONS[name]
-    new_owner = name in ("acquired", "restored") or name.startswith("taken over")
+    new_owner = name == "restored" or name.startswith(("acquired", "taken over"))
     assert transition(before).fence == before.fence + (1 if new_owner else 0)
 
 
@@ -647,3 +691,46 @@ def test_numbers_and_nesting_beyond_python_are_refused() -> None:
     for hostile in (huge, b"[" * 100_000):
         with pytest.raises(UnreadableRegister):
             decode_register(hostile)
+
+
+# --- directories of pointer mode -------------------------------------------------------------------------------------
+
+
+def everywhere(register: Register) -> set[str]:
+    return register.directories.keys() | {each.prefix for each in register.retired}
+
+
+@pytest.mark.parametrize("keep", [0, 1, 2])
+@pytest.mark.parametrize("lost", [False, True])
+def test_no_directory_is_forgotten_and_none_in_use_is_retired(keep: int, lost: bool) -> None:
+    settings = replace(POINTER_RUNNING.current.settings, keep_previous=keep, grace_period=7.0)
+    running = replace(
+        POINTER_RUNNING,
+        attempt=replace(POINTER_RUNNING.current, settings=settings),
+        publication=replace(POINTING, fence=5, lost=lost),
+        retired=(RETIRED,),
+    )
+    backup = None if lost else POINTED
+    for after in (
+        transitions.committed_in_place(running, NEXT, publication=LATER_POINTING, backup=backup),
+        transitions.committed(running, NEXT, publication=LATER_POINTING, backup=backup),
+        transitions.released(running, NEXT, failure=FAILURE),
+        transitions.attempted_again(running, NEXT, attempt=replace(SECOND_ATTEMPT, number=3)),
+    ):
+        assert everywhere(running) <= everywhere(after)
+        assert not after.directories.keys() & {each.prefix for each in after.retired}
+        assert decode_register(encode(after)) == after
+    done = transitions.committed_in_place(running, NEXT, publication=LATER_POINTING, backup=backup)
+    retired = {each.prefix: each for each in done.retired}
+    assert (POINTED in retired) == (lost or keep == 0)
+    if keep == 0 and not lost:
+        assert retired[POINTED].grace == 7.0
+        assert retired[POINTED].proof == POINTING.manifest
+    failed = retired["marts/daily/00000006-01-00112233445566aa/"]
+    assert (failed.proof, failed.grace, failed.since) == (None, 0.0, None)
+
+
+def test_a_directory_without_a_date_gets_that_of_the_write_that_retired_it() -> None:
+    undated = replace(FREE_POINTING, retired=(RETIRED, replace(RETIRED, prefix="x/", since=None)))
+    after = transitions.acquired(undated, NEXT, owner=TAKER, lease=30.0, attempt=ATTEMPT, freed_at=1.8e9)
+    assert [each.since for each in after.retired] == [RETIRED.since, 1.8e9]

@@ -97,6 +97,14 @@ def sent(lake: Lake) -> set[tuple[str, str]]:
     )
     outcomes = dict(publisher.unload_partitions(parts, ["a", "bb"]))
     assert not [each for each in outcomes.values() if isinstance(each, Exception)]
+    publisher.unload(parts, partition="a", force=True)
+
+    for changes in ({}, {"location": f"s3://{lake.bucket}/published/pointed/dt=${{partition}}/"}):
+        pointed = lake.target(
+            "pointed", mode="pointer", **{"glue_table": f"{lake.database}.moved_{len(changes)}", **changes}
+        )
+        for _ in range(2):
+            publisher.unload(pointed, partition="a" if changes else None, force=True)
 
     return {
         request

@@ -132,7 +132,7 @@ class Lake:
         """Athena's history of the statements that name this slot, oldest first."""
         slot = parse_location(location)
         staging = keys.slot_prefix(slot)
-        return [each for each in self.aws.queries() if staging in each.sql or f"'{slot}'" in each.sql]
+        return [each for each in self.aws.queries() if staging in each.sql or f"'{slot}" in each.sql]
 
     def register(self, location: str) -> Register | None:
         key = keys.register_key(parse_location(location))
@@ -145,16 +145,33 @@ class Lake:
         prefix = keys.slot_prefix(parse_location(location))
         return self.listing(f"s3://{self.bucket}/{prefix}staging/")
 
+    def readers(self, location: str) -> str:
+        """Where the location's readers look: there, or in the directory of pointer mode that is published."""
+        register = self.register(location)
+        publication = None if register is None else register.publication
+        directory = None if publication is None else publication.directory
+        return location if directory is None else f"s3://{self.bucket}/{directory}"
+
+    def pointer(self, table: str, *partition: str) -> str:
+        """Where Glue sends the readers of a table, or of a partition."""
+        names = {"DatabaseName": self.database}
+        if partition:
+            found: Any = self.glue.get_partition(**names, TableName=table, PartitionValues=list(partition))["Partition"]
+        else:
+            found = self.glue.get_table(**names, Name=table)["Table"]
+        return str(found["StorageDescriptor"]["Location"])
+
     def assert_published_once(self, location: str, values: range = range(ROWS)) -> None:
-        """Every row once, the slot free, nothing left of the publication in staging."""
-        assert self.rows(location) == Counter(values)
+        """Every row once for readers, the slot free, nothing left of the publication in staging."""
+        read = self.readers(location)
+        assert self.rows(read) == Counter(values)
         register = self.register(location)
         assert register is not None
         assert register.state == "free"
         assert register.publication is not None
         manifest = json.loads(self.s3.get_object(Bucket=self.bucket, Key=register.publication.manifest)["Body"].read())
         assert not [key for key in self.staged(location) if key.startswith(manifest["staging"])]
-        assert {file["key"] for file in manifest["files"]} == set(self.listing(location))
+        assert {file["key"] for file in manifest["files"]} == set(self.listing(read))
 
 
 # --- callers ---------------------------------------------------------------------------------------------------------
@@ -230,6 +247,7 @@ class ProcessCaller:
                     "mode": str(target.mode),
                     "clean_after_failure": target.clean_after_failure,
                     "keep_previous": target.keep_previous,
+                    "glue_table": target.glue_table,
                 },
                 "arguments": arguments,
             }

@@ -21,4 +21,4 @@ def test_the_suite_for_an_account_passes_on_the_embedded_aws(lake: Lake) -> None
         check=False,
     )
     assert run.returncode == 0, run.stdout
-    assert "4 passed" in run.stdout
+    assert "6 passed" in run.stdout

@@ -22,6 +22,9 @@ MODES: dict[str, tuple[dict[str, Any], bool]] = {
     "staged, first": ({}, False),
     "staged, replacing": ({}, True),
     "direct": ({"mode": "direct"}, False),
+    "pointer": ({"mode": "pointer"}, True),
+    "pointer with Glue, first": ({"mode": "pointer", "glue_table": ""}, False),
+    "pointer with Glue, replacing": ({"mode": "pointer", "glue_table": ""}, True),
 }
 # With its reply held, a request has been applied; held itself, it is applied when its sender is gone or frozen.
 SIGNALS: dict[str, tuple[signal.Signals, Action]] = {
@@ -35,9 +38,11 @@ SIGNALS: dict[str, tuple[signal.Signals, Action]] = {
 def prepared(lake: Lake, name: str, mode: str) -> tuple[Target, int]:
     """A target, and how many rows its next publication has."""
     changes, replacing = MODES[mode]
+    if "glue_table" in changes:  # one for each target
+        changes = {**changes, "glue_table": f"{lake.database}.{name}"}
     target = lake.target(name, **changes)
     if replacing:
-        lake.publisher(LEASE).unload(lake.target(name, query="SELECT n FROM numbers WHERE n < 500"))
+        lake.publisher(LEASE).unload(lake.target(name, query="SELECT n FROM numbers WHERE n < 500", **changes))
     return target, ROWS
 
 
@@ -71,6 +76,8 @@ def strike(lake: Lake, owner: ProcessCaller, mode: str, step: int, how: str) -> 
     assert lake.listing(target.location, stamped=True) == snapshot, f"request {step} changed what was published"
     assert len(lake.queries(target.location)) - already == 1, f"request {step}"
     lake.assert_published_once(target.location, range(rows))
+    if target.glue_table is not None:
+        assert lake.pointer(target.name) == lake.readers(target.location), f"request {step}"
     lake.aws.faults.clear()
     lake.aws.faults.rows_per_file(250)
     return True
