@@ -14,7 +14,8 @@ from athena_assets.core.location import parse_location
 from athena_assets.core.restore import restore
 from athena_assets.core.slot import Slot
 from athena_assets.local import DropReply, Fault, HoldReply, HoldRequest
-from athena_assets_tests.e2e.lake import LEASE, ROWS, Lake, ThreadCaller, processes, wait_until
+from athena_assets_tests.e2e.lake import LEASE, ROWS, Lake, ThreadCaller, wait_until
+from athena_assets_tests.e2e.processes import processes
 
 
 def kept(lake: Lake, location: str) -> Counter[int]:

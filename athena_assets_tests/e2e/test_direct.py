@@ -12,7 +12,8 @@ from athena_assets import Published, Reused, errors
 from athena_assets.core import keys
 from athena_assets.core.location import parse_location
 from athena_assets.local import Fault, HoldReply, HoldRequest
-from athena_assets_tests.e2e.lake import ROWS, Lake, ProcessCaller, ThreadCaller, done, processes, wait_until
+from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, done, wait_until
+from athena_assets_tests.e2e.processes import ProcessCaller, processes
 
 
 def state(lake: Lake, location: str) -> str | None:
@@ -171,7 +172,7 @@ def test_an_interrupted_direct_query_is_left_to_the_next_caller(lake: Lake) -> N
         wait_until(lambda: lake.aws.faults.held(hold), "the query has written its files")
         wait_until(lambda: interrupted.told("running"), "the query id is noted")
         interrupted.signal(signal.SIGINT)
-        interrupted.process.wait(20)
+        interrupted.wait(20)
     assert [each.state for each in lake.queries(target.location)] == ["CANCELLED"]
     assert lake.s3.head_object(Bucket=lake.bucket, Key=key)
     lake.aws.faults.clear()

@@ -13,7 +13,8 @@ from athena_assets import Published, Publisher, Reused, errors
 from athena_assets.core import keys
 from athena_assets.core.location import parse_location
 from athena_assets.local import Fault, HoldRequest, Respond
-from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, done, processes, wait_until
+from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, done, wait_until
+from athena_assets_tests.e2e.processes import processes
 
 
 def test_a_result_whose_files_and_manifest_vanished_is_not_published_as_empty(lake: Lake) -> None:

@@ -14,7 +14,8 @@ import pytest
 from athena_assets import Target
 from athena_assets.local import Fault, HoldReply, HoldRequest
 from athena_assets.local.faults import Action
-from athena_assets_tests.e2e.lake import ROWS, Lake, ProcessCaller, done, processes, wait_until
+from athena_assets_tests.e2e.lake import ROWS, Lake, done, wait_until
+from athena_assets_tests.e2e.processes import ProcessCaller, processes
 
 LEASE = 1.0
 # mode: what the target has, and whether there is a publication to replace

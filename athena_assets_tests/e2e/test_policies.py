@@ -10,7 +10,8 @@ from athena_assets import OutputFormat, Published, Reused, Skipped, errors
 from athena_assets.core import keys
 from athena_assets.core.location import parse_location
 from athena_assets.local import DropReply, Fault
-from athena_assets_tests.e2e.lake import Lake, ThreadCaller, processes, wait_until
+from athena_assets_tests.e2e.lake import Lake, ThreadCaller, wait_until
+from athena_assets_tests.e2e.processes import processes
 
 
 def test_queued_callers_run_one_after_the_other(lake: Lake) -> None:

@@ -15,7 +15,8 @@ from athena_assets import OutputFormat, Published, Reused, UpstreamTable, errors
 from athena_assets.core import keys
 from athena_assets.core.location import parse_location
 from athena_assets.local import DropReply, Fault
-from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, done, processes, wait_until
+from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, done, wait_until
+from athena_assets_tests.e2e.processes import processes
 
 
 def test_unchanged_upstream_is_reused_and_starts_no_query(lake: Lake) -> None:
