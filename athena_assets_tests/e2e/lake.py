@@ -88,6 +88,17 @@ class Lake:
         pq.write_table(pa.table({"n": pa.array(values, pa.int64())}), body)
         self.s3.put_object(Bucket=self.bucket, Key=f"upstream/{table}/{name}", Body=body.getvalue())
 
+    def put_stranger(self, target: Target, name: str = "stranger") -> str:
+        """Somebody else's object under a target's location; its key."""
+        key = f"{parse_location(target.location).prefix}{name}"
+        self.s3.put_object(Bucket=self.bucket, Key=key, Body=b"precious")
+        return key
+
+    def wait_until_held(self, hold: str) -> str:
+        """The id of the one query that stands at the hold."""
+        (query_id,) = wait_until(lambda: self.aws.faults.held(hold), "the query is held")
+        return str(query_id)
+
     def target(self, name: str = "", **changes: Any) -> Target:
         """A target of its own location, unless `changes` says otherwise."""
         name = name or f"t_{uuid.uuid4().hex[:8]}"
@@ -125,6 +136,10 @@ class Lake:
                 counted.update(pq.read_table(io.BytesIO(body))["n"].to_pylist())
         return counted
 
+    def read(self, key: str) -> bytes:
+        body: bytes = self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read()
+        return body
+
     def queries(self, location: str) -> list[QueryRecord]:
         """Athena's history of the statements that name this slot, oldest first."""
         slot = parse_location(location)
@@ -137,6 +152,10 @@ class Lake:
             return decode_register(self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read())
         except self.s3.exceptions.NoSuchKey:
             return None
+
+    def state(self, location: str) -> str | None:
+        found = self.register(location)
+        return None if found is None else str(found.state)
 
     def staged(self, location: str) -> dict[str, tuple[Any, ...]]:
         prefix = keys.slot_prefix(parse_location(location))

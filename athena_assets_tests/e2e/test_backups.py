@@ -13,9 +13,8 @@ from athena_assets.core import keys
 from athena_assets.core.location import parse_location
 from athena_assets.core.restore import restore
 from athena_assets.core.slot import Slot
-from athena_assets.local import DropReply, Fault, HoldReply, HoldRequest
+from athena_assets.local import DropReply, Fault
 from athena_assets_tests.e2e.lake import LEASE, ROWS, Lake, ThreadCaller, wait_until
-from athena_assets_tests.e2e.processes import processes
 
 
 def kept(lake: Lake, location: str) -> Counter[int]:
@@ -92,33 +91,6 @@ def test_a_restore_that_dies_is_finished_by_the_next_caller(lake: Lake) -> None:
     assert outcome.publication.restored == 1
     lake.assert_published_once(location, range(500))
     assert len(lake.queries(location)) == 2
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault(HoldRequest(), "s3", "CopyObject", "/backup/", skip=1),
-        Fault(HoldReply(), "s3", "CopyObject", "/backup/", skip=1),
-        Fault(HoldRequest(), "s3", "DeleteObject", "published/", skip=1),
-    ],
-    ids=["backup on its way", "backup done, reply lost", "old file deleted"],
-)
-def test_owner_that_dies_while_it_backs_up_is_finished(lake: Lake, fault: Fault) -> None:
-    target, publisher = lake.target(), lake.publisher()
-    publisher.unload(target)
-    lake.put_rows("numbers", "part-1.parquet", range(ROWS, ROWS + 10))
-    with processes(lake, 1) as (owner,):
-        rule = lake.aws.faults.add(fault)
-        owner.publish(target)
-        wait_until(lambda: lake.aws.faults.hits(rule) == 1, "the owner stands at the stage")
-        owner.kill()
-    publisher.unload(target)
-    lake.assert_published_once(target.location, range(ROWS + 10))
-    assert kept(lake, target.location) == Counter(range(ROWS))
-    lake.aws.faults.release(rule)
-    lake.assert_published_once(target.location, range(ROWS + 10))
-    publisher.restore(parse_location(target.location), 1)
-    lake.assert_published_once(target.location)
 
 
 def test_adopted_objects_are_moved_not_lost(lake: Lake) -> None:

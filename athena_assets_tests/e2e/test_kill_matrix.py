@@ -22,7 +22,7 @@ LEASE = 1.0
 MODES: dict[str, tuple[dict[str, Any], bool]] = {
     "staged, first": ({}, False),
     "staged, replacing": ({}, True),
-    "direct": ({"mode": "direct"}, False),
+    "direct": ({"mode": "direct", "clean_after_failure": True}, False),
 }
 # With its reply held, a request has been applied; held itself, it is applied when its sender is gone or frozen.
 SIGNALS: dict[str, tuple[signal.Signals, Action]] = {

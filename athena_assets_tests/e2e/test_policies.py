@@ -43,16 +43,6 @@ def test_skip_returns_at_once_and_names_the_holder(lake: Lake) -> None:
     assert len(lake.queries(target.location)) == 1
 
 
-def test_an_empty_result_can_be_a_failure_that_keeps_the_old_one(lake: Lake) -> None:
-    publisher = lake.publisher()
-    first = lake.target()
-    publisher.unload(first)
-    empty = lake.target(first.name, query="SELECT n FROM numbers WHERE n < 0", on_empty="fail")
-    with pytest.raises(errors.EmptyResult, match="no rows"):
-        publisher.unload(empty)
-    lake.assert_published_once(first.location)
-
-
 def test_a_new_glue_table_shows_the_result_to_athena_users(lake: Lake) -> None:
     target = lake.target(glue_table=f"{lake.database}.published")
     lake.publisher().unload(target)

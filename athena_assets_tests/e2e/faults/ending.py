@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from athena_assets import Published, Publisher, Reused, Skipped, Target, errors
 from athena_assets.core import keys
@@ -61,7 +61,7 @@ def assert_ends(
     *,
     queries: Sequence[str],
     register: str | None,
-    location: Sequence[str],
+    location: Collection[str] | int,
     staged: Sequence[str] = (),
     rows: range | None = range(ROWS),
 ) -> None:
@@ -72,7 +72,7 @@ def assert_ends(
         told: the class names of these.
         queries: the states of all queries of the slot in Athena's history, oldest first.
         register: "<state> <fence>"; None: there is none.
-        location: every key under the location, below it; see `files`.
+        location: every key under the location, below it, see `files`; how many, where Athena chose their names.
         staged: the owner of every object under the slot's staging; see `staging`.
         rows: what a reader of the location finds, each once; None: not files of the table only.
     """
@@ -82,7 +82,10 @@ def assert_ends(
     assert (None if found is None else f"{found.state} {found.fence}") == register
     prefix = parse_location(target.location).prefix
     present = lake.listing(target.location)
-    assert sorted(key.removeprefix(prefix) for key in present) == sorted(location)
+    names = sorted(key.removeprefix(prefix) for key in present)
+    assert (len(names) if isinstance(location, int) else names) == (
+        location if isinstance(location, int) else sorted(location)
+    )
     root = keys.staging_root(parse_location(target.location))
     owners = [key.removeprefix(root)[: len("00000001-01")] for key in lake.staged(target.location)]
     assert sorted(owners) == sorted(staged)
