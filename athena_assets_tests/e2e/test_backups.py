@@ -14,7 +14,7 @@ from athena_assets.core.location import parse_location
 from athena_assets.core.restore import restore
 from athena_assets.core.slot import Slot
 from athena_assets.local import DropReply, Fault
-from athena_assets_tests.e2e.lake import LEASE, ROWS, Lake, ThreadCaller, wait_until
+from athena_assets_tests.e2e.lake import LEASE, Lake
 
 
 def kept(lake: Lake, location: str) -> Counter[int]:
@@ -108,16 +108,6 @@ def test_adopted_objects_are_moved_not_lost(lake: Lake) -> None:
         publisher.unload(target, force=True)
 
 
-def test_staging_of_failed_attempts_is_collected_by_the_next_owner(lake: Lake) -> None:
-    target, publisher = lake.target(retries=0), lake.publisher()
-    lake.aws.faults.fail_queries(sql_contains=target.name, after_files=3)
-    with pytest.raises(errors.QueryInternalError):
-        publisher.unload(target)
-    assert len(lake.staged(target.location)) == 3
-    publisher.unload(target)
-    assert lake.staged(target.location) == {}
-
-
 def test_collect_shows_first_and_deletes_where_asked(lake: Lake) -> None:
     target, publisher = lake.target(retries=0), lake.publisher()
     location = parse_location(target.location)
@@ -129,20 +119,3 @@ def test_collect_shows_first_and_deletes_where_asked(lake: Lake) -> None:
     publisher.collect(location, delete=True)
     assert lake.staged(target.location) == {}
     assert publisher.collect(location, delete=True).objects == ()
-
-
-def test_collect_leaves_alone_what_an_owner_may_need(lake: Lake) -> None:
-    target, publisher = lake.target(), lake.publisher()
-    publisher.unload(target)
-    publisher.unload(target, force=True)
-    hold = lake.aws.faults.hold_queries(sql_contains=target.name, at="written")
-    caller = ThreadCaller(publisher, target, {"force": True}).start()
-    wait_until(lambda: lake.aws.faults.held(hold), "the query has written its files")
-    before = lake.staged(target.location)
-    assert before
-    assert publisher.collect(parse_location(target.location), delete=True).objects == ()
-    assert lake.staged(target.location) == before
-    lake.aws.faults.release(hold)
-    assert caller.join().error is None
-    lake.assert_published_once(target.location)
-    assert kept(lake, target.location) == Counter(range(ROWS))

@@ -45,12 +45,9 @@ def wait_for(lake: Lake, rule: str, times: int = 1) -> None:
     wait_until(lambda: lake.aws.faults.hits(rule) == times, f"{times} request(s) are caught")
 
 
-def wait_for_status(lake: Lake, status: int, operation: str, key_contains: str) -> None:
-    """Until the server has answered such a request so, whether or not anybody was there to hear it."""
-    wait_until(
-        lambda: any(each.status == status for each in lake.aws.requests("s3", operation, key_contains)),
-        f"an {operation} of {key_contains} gets a {status}",
-    )
+def wait_until_all_arrived(lake: Lake) -> None:
+    """Until whatever was held has been applied, or refused, whether or not anybody is there to hear it."""
+    wait_until(lambda: all(each.status != 0 for each in lake.aws.requests()), "every request is answered")
 
 
 def assert_ends(

@@ -12,7 +12,14 @@ from athena_assets import Published, Reused, errors
 from athena_assets.core import keys
 from athena_assets.core.location import parse_location
 from athena_assets.local import Fault, HoldReply, HoldRequest
-from athena_assets_tests.e2e.faults.ending import DAY, PATIENT, assert_ends, end, wait_for
+from athena_assets_tests.e2e.faults.ending import (
+    DAY,
+    PATIENT,
+    assert_ends,
+    end,
+    wait_for,
+    wait_until_all_arrived,
+)
 from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, done, wait_until
 from athena_assets_tests.e2e.processes import ProcessCaller, processes
 
@@ -181,7 +188,7 @@ def test_dead_or_frozen_owner_is_finished_by_the_next_caller(
     if number == signal.SIGSTOP:
         owner.signal(signal.SIGCONT)
         assert owner.result().get("query_id") == outcome.publication.query_id
-    wait_until(lambda: not [each for each in lake.aws.requests() if each.status == 0], "what was held has arrived")
+    wait_until_all_arrived(lake)
     assert lake.listing(target.location, stamped=True) == snapshot
     assert_ends(
         lake,
@@ -207,7 +214,7 @@ def test_dead_owner_in_the_middle_of_cleaning_is_finished(lake: Lake, owner: Pro
     lake.aws.faults.advance_clock(DAY)
     outcome = end(lake.publisher(PATIENT), target)
     lake.aws.faults.release(rule)
-    wait_until(lambda: not [each for each in lake.aws.requests() if each.status == 0], "what was held has arrived")
+    wait_until_all_arrived(lake)
     assert_ends(lake, target, [outcome], ["Published"], queries=["FAILED", "SUCCEEDED"], register="free 3", location=4)
 
 

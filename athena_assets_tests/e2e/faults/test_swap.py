@@ -9,7 +9,16 @@ import pytest
 from athena_assets import errors
 from athena_assets.core.location import parse_location
 from athena_assets.local import DropReply, Fault, HoldReply, HoldRequest, Respond
-from athena_assets_tests.e2e.faults.ending import DAY, PATIENT, assert_ends, end, files, on_register, wait_for
+from athena_assets_tests.e2e.faults.ending import (
+    DAY,
+    PATIENT,
+    assert_ends,
+    end,
+    files,
+    on_register,
+    wait_for,
+    wait_until_all_arrived,
+)
 from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, done, wait_until
 from athena_assets_tests.e2e.processes import processes
 
@@ -44,7 +53,7 @@ def test_owner_that_dies_in_the_middle_of_a_replacement_is_rolled_forward(lake: 
     lake.aws.faults.advance_clock(DAY)
     outcome = end(publisher, target)
     lake.aws.faults.release(rule)
-    wait_until(lambda: not [each for each in lake.aws.requests() if each.status == 0], "what was held has arrived")
+    wait_until_all_arrived(lake)
     assert_ends(
         lake,
         target,
