@@ -201,6 +201,37 @@ def test_dead_or_frozen_owner_is_finished_by_the_next_caller(
     )
 
 
+def test_twin_query_of_a_forgotten_token_is_detected_and_blocks_the_slot(lake: Lake, owner: ProcessCaller) -> None:
+    target = lake.target(mode="direct")
+    checked = lake.aws.faults.hold_queries(sql_contains=target.name)
+    written = lake.aws.faults.hold_queries(sql_contains=target.name, at="written")
+    rule = lake.aws.faults.add(STAGES["start on its way"])
+    owner.publish(target)
+    wait_for(lake, rule)
+    owner.kill()
+    lake.aws.faults.advance_clock(DAY)
+    taker = ThreadCaller(lake.publisher(PATIENT), target).start()
+    wait_until(lambda: taker.told("running"), "the taker's query runs")
+    lake.aws.faults.forget_tokens()
+    lake.aws.faults.release(rule)  # the dead owner's start: one token, two queries, and both find nothing there
+    wait_until(lambda: len(lake.aws.faults.held(checked)) == 2, "both have passed Athena's check")
+    lake.aws.faults.release(checked)
+    wait_until(lambda: len(lake.aws.faults.held(written)) == 2, "both have written")
+    lake.aws.faults.release(written)
+    ended = taker.end()
+    wait_until(lambda: all(each.state == "SUCCEEDED" for each in lake.queries(target.location)), "both have succeeded")
+    assert_ends(
+        lake,
+        target,
+        [ended],
+        ["MixedLocation"],
+        queries=["SUCCEEDED"] * 2,
+        register="blocked 2",
+        location=8,
+        rows=None,  # every row twice: the residual risk of this mode, detected and not prevented
+    )
+
+
 def test_dead_owner_in_the_middle_of_cleaning_is_finished(lake: Lake, owner: ProcessCaller) -> None:
     target = lake.target(mode="direct", clean_after_failure=True)
     lake.aws.faults.fail_queries(sql_contains=target.name, after_files=3)

@@ -65,9 +65,15 @@ def test_owner_whose_renewal_is_lost_is_taken_over_and_joins_its_successor(lake:
     [
         on_register(Respond(403, "AccessDenied")),
         on_register(Respond(400, "ExpiredToken")),
+        on_register(Respond(403, "RequestTimeTooSkewed")),
         Fault(Respond(400, "ExpiredTokenException"), "athena", "GetQueryExecution"),
     ],
-    ids=["renewal denied", "credentials expired at S3", "credentials expired at Athena"],
+    ids=[
+        "renewal denied",
+        "credentials expired at S3",
+        "its clock is too wrong for S3",
+        "credentials expired at Athena",
+    ],
 )
 def test_owner_that_may_no_longer_act_says_so_and_its_query_is_adopted(lake: Lake, fault: Fault) -> None:
     target = lake.target()
