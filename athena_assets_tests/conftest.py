@@ -5,6 +5,9 @@ import os
 import hypothesis
 import pytest
 
+# Before they are imported: so that a failed assertion in them tells what stood on both sides.
+pytest.register_assert_rewrite("athena_assets_tests.e2e.faults.ending", "athena_assets_tests.e2e.lake")
+
 WITH_ACCOUNT = os.environ.get("AWS_E2E") == "1"
 
 # At import, which is before a test module imports boto3 or Dagster, also in an xdist worker. Processes that tests start

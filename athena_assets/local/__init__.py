@@ -17,7 +17,7 @@ runs, on DuckDB. It checks no signature and therefore listens on 127.0.0.1 only.
 | an UNLOAD without rows: documents differ         | no file, no data manifest, no DataManifestLocation          |
 | `.metadata` is binary                            | lines of name and type                                      |
 | DataScannedInBytes: what was read                | the size of every file of the tables used                   |
-| tokens expire, history ends after 45 days        | never (`faults.forget_tokens`)                              |
+| tokens expire, history ends after 45 days        | never (`faults.forget_tokens`, `faults.forget_queries`)     |
 | throttling, 409, 503, lost replies, requeues     | only as injected faults                                     |
 | IAM, bucket policies, KMS, quotas                | not enforced                                                |
 | DeleteObject If-Match on an absent key: not told | 412                                                         |
@@ -29,6 +29,8 @@ from athena_assets.local.embedded import EmbeddedAws, EmbeddedAwsError
 from athena_assets.local.fault_client import Faults
 from athena_assets.local.faults import (
     Action,
+    ApplyLate,
+    CutReply,
     Delay,
     DropReply,
     DropRequest,
@@ -43,6 +45,8 @@ from athena_assets.local.faults import (
 
 __all__ = [
     "Action",
+    "ApplyLate",
+    "CutReply",
     "Delay",
     "DropReply",
     "DropRequest",

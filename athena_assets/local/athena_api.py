@@ -135,7 +135,11 @@ class AthenaApi:
     def _list(self, request: dict[str, Any], region: str) -> dict[str, Any]:
         workgroup = str(request.get("WorkGroup") or PRIMARY)
         self._workgroups.get(workgroup)
-        newest_first = [each for each in reversed(self._history.all()) if each.submission.workgroup == workgroup]
+        newest_first = [
+            each
+            for each in reversed(self._history.all())
+            if each.submission.workgroup == workgroup and self._history.get(each.query_id) is not None
+        ]
         after = request.get("NextToken")
         if (
             after is not None

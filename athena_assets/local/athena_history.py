@@ -170,6 +170,7 @@ class History:
         self._executions: dict[str, Execution] = {}
         self._by_token: dict[str, Execution] = {}
         self._numbers = 0
+        self._forgotten = 0  # the number of the youngest query that the API does not know any more
         self._state = state
         if state is not None:
             self._restore(state)
@@ -219,9 +220,10 @@ class History:
             return execution, True
 
     def get(self, query_id: str) -> Execution | None:
-        """`None` for an unknown id."""
+        """`None` for an unknown id, and for a forgotten one."""
         with self._lock:
-            return self._executions.get(query_id)
+            found = self._executions.get(query_id)
+            return None if found is None or found.number <= self._forgotten else found
 
     def all(self) -> list[Execution]:
         """Oldest first."""
@@ -234,6 +236,11 @@ class History:
             self._by_token.clear()
             if self._state is not None:
                 self._state.put("forgotten tokens", "", self._numbers)
+
+    def forget_queries(self) -> None:
+        """The API no longer knows any query so far. Until the server's end only."""
+        with self._lock:
+            self._forgotten = self._numbers
 
     def clear(self) -> list[Execution]:
         """Forgets everything; returns what there was."""

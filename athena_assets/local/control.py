@@ -14,6 +14,7 @@ from athena_assets.local.faults import Fault
 from athena_assets.local.http_server import Reply
 from athena_assets.local.query_faults import Failure, QueryFaults, Requeue
 from athena_assets.local.request_log import RequestLog
+from athena_assets.local.s3_clock import CLOCK
 from athena_assets.local.state_folder import StateFolder
 from athena_assets.local.workgroups import WorkGroups
 
@@ -57,6 +58,8 @@ class Control:
             "faults.query_delay": self._query_delay,
             "faults.rows_per_file": self._rows_per_file,
             "faults.forget_tokens": history.forget_tokens,
+            "faults.forget_queries": history.forget_queries,
+            "faults.advance_clock": lambda seconds: CLOCK.advance(float(seconds)),
             "faults.lose_manifest": query_faults.lose_manifests,
         }
 
@@ -71,6 +74,7 @@ class Control:
     def _clear(self) -> None:
         self._rules.clear()
         self._query_faults.clear()
+        CLOCK.reset()
 
     def _remove(self, rule_id: str) -> None:
         if self._query_faults.is_hold(rule_id):

@@ -25,7 +25,7 @@ class Faults:
         self._call("faults.remove", rule_id=rule_id)
 
     def clear(self) -> None:
-        """Ends all rules, holds, failures and losses; delays and file sizes go back to their defaults."""
+        """Ends all rules, holds, failures and losses; delays, file sizes and the clock go back to their defaults."""
         self._call("faults.clear")
 
     def hits(self, rule_id: str) -> int:
@@ -89,6 +89,14 @@ class Faults:
     def forget_tokens(self) -> None:
         """Every token is new again, as if it had expired."""
         self._call("faults.forget_tokens")
+
+    def forget_queries(self) -> None:
+        """The API no longer knows any query submitted so far, as after 45 days; `EmbeddedAws.queries` still does."""
+        self._call("faults.forget_queries")
+
+    def advance_clock(self, seconds: float) -> None:
+        """Moves the `Date` of every answer, and the `Last-Modified` of objects written from now on, forward."""
+        self._call("faults.advance_clock", seconds=seconds)
 
     def lose_manifest(self, times: int = 1) -> None:
         """The next UNLOADs with files succeed, and name a data manifest that does not exist."""

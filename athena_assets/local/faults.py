@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,11 +55,21 @@ class HoldReply:
     """Apply at once; hold the answer until the rule is released."""
 
 
-Action = DropReply | DropRequest | Respond | RespondAfterApply | Delay | HoldRequest | HoldReply
+@dataclass(frozen=True, slots=True)
+class ApplyLate:
+    """Close the connection at once without an answer; apply the request when the rule is released."""
 
-_ACTIONS: dict[str, type[Action]] = {
-    kind.__name__: kind for kind in (DropReply, DropRequest, Respond, RespondAfterApply, Delay, HoldRequest, HoldReply)
-}
+
+@dataclass(frozen=True, slots=True)
+class CutReply:
+    """Apply and answer, but close the connection after so many bytes of the answer's body."""
+
+    after: int
+
+
+Action = DropReply | DropRequest | Respond | RespondAfterApply | Delay | HoldRequest | HoldReply | ApplyLate | CutReply
+
+_ACTIONS: dict[str, type[Action]] = {kind.__name__: kind for kind in get_args(Action)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +114,7 @@ class RequestRecord:
     `key` is: the object key (S3); the prefix (S3 listings); all keys joined by newlines (DeleteObjects); the query
     string (StartQueryExecution), otherwise the query id (Athena); `database.table` (Glue). It is cut at 2,048
     characters in the log, never for the matching of faults. `status` is 0 while unanswered and -1 if the connection
-    was dropped.
+    was dropped; of a request that is applied late (`ApplyLate`) it then says what nobody was told.
     """
 
     sequence: int

@@ -6,13 +6,17 @@ A fault holds its request in the request's own thread, with no lock held.
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from athena_assets.local import moto_seams, s3_gate
 from athena_assets.local.fault_rules import FaultRules, Rule
 from athena_assets.local.faults import (
+    ApplyLate,
+    CutReply,
     Delay,
     DropReply,
     DropRequest,
@@ -23,7 +27,7 @@ from athena_assets.local.faults import (
 )
 from athena_assets.local.http_server import ConnectionDropped, Reply
 from athena_assets.local.identify import Identity, identify
-from athena_assets.local.request_log import DROPPED, RequestLog
+from athena_assets.local.request_log import DROPPED, Entry, RequestLog
 from athena_assets.local.state_folder import StateFolder
 
 CONTROL_PREFIX = "/_embedded/"
@@ -67,7 +71,7 @@ class Gateway:
         identity = identify(environ, body)
         entry = self._log.open(identity, str(environ.get("HTTP_USER_AGENT", "")))
         try:
-            reply = self._serve(identity, environ, body)
+            reply = self._serve(entry, environ, body)
         except ConnectionDropped:
             entry.status = DROPPED
             raise
@@ -77,14 +81,14 @@ class Gateway:
         entry.status = reply.status
         return reply
 
-    def _serve(self, identity: Identity, environ: dict[str, Any], body: bytes) -> Reply:
-        rule = self._rules.catch(identity)
+    def _serve(self, entry: Entry, environ: dict[str, Any], body: bytes) -> Reply:
+        rule = self._rules.catch(entry.identity)
         if rule is None:
-            return self._apply(identity, environ, body)
-        return self._disturb(rule, identity, environ, body)
+            return self._apply(entry.identity, environ, body)
+        return self._disturb(rule, entry, environ, body)
 
-    def _disturb(self, rule: Rule, identity: Identity, environ: dict[str, Any], body: bytes) -> Reply:
-        action = rule.fault.action
+    def _disturb(self, rule: Rule, entry: Entry, environ: dict[str, Any], body: bytes) -> Reply:
+        identity, action = entry.identity, rule.fault.action
         match action:
             case DropRequest():
                 raise ConnectionDropped
@@ -94,7 +98,10 @@ class Gateway:
                 time.sleep(seconds)
             case HoldRequest():
                 rule.released.wait()
-            case DropReply() | HoldReply() | RespondAfterApply():
+            case ApplyLate():
+                threading.Thread(target=self._apply_late, args=(rule, entry, environ, body), daemon=True).start()
+                raise ConnectionDropped
+            case DropReply() | HoldReply() | RespondAfterApply() | CutReply():
                 pass
         reply = self._apply(identity, environ, body)
         match action:
@@ -104,9 +111,15 @@ class Gateway:
                 rule.released.wait()
             case RespondAfterApply(status, code, message):
                 return self._error(identity, status, code, message)
+            case CutReply(after):
+                return replace(reply, cut=after)
             case _:
                 pass
         return reply
+
+    def _apply_late(self, rule: Rule, entry: Entry, environ: dict[str, Any], body: bytes) -> None:
+        rule.released.wait()
+        entry.status = self._apply(entry.identity, environ, body).status
 
     def _error(self, identity: Identity, status: int, code: str, message: str) -> Reply:
         if identity.service == "s3":

@@ -19,16 +19,19 @@ from typing import Any
 from moto.moto_server.werkzeug_app import MotoRequestHandler
 from werkzeug.serving import ThreadedWSGIServer
 
+from athena_assets.local.s3_clock import CLOCK
+
 Headers = list[tuple[str, str]]
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """A complete answer."""
+    """An answer; with `cut`, the connection is closed after so many bytes of its body."""
 
     status: int
     headers: Headers
     body: bytes
+    cut: int | None = None
 
 
 class ConnectionDropped(Exception):
@@ -71,6 +74,7 @@ class Handler(MotoRequestHandler):
         except Exception:  # noqa: BLE001 - a bug of ours or moto's: said in the log and to the caller
             traceback.print_exc(file=sys.stderr)
             reply = Reply(500, [("Content-Type", "text/plain")], b"embedded AWS: internal error, see its log")
+        self.close_connection = self.close_connection or reply.cut is not None
         self._send(reply)
 
     def _send(self, reply: Reply) -> None:
@@ -86,11 +90,11 @@ class Handler(MotoRequestHandler):
             lines.append(f"{name}: {value}")
         if "content-length" not in seen and reply.status not in (204, 304):
             lines.append(f"Content-Length: {len(reply.body)}")
-        lines.append(f"Date: {formatdate(usegmt=True)}")
+        lines.append(f"Date: {formatdate(CLOCK.now(), usegmt=True)}")
         lines.append("Server: embedded-aws")
         lines.append(f"Connection: {'close' if self.close_connection else 'keep-alive'}")
         head = ("\r\n".join(lines) + "\r\n\r\n").encode("latin-1")
-        self.wfile.write(head if bodiless else head + reply.body)
+        self.wfile.write(head if bodiless else head + reply.body[: reply.cut])
 
     def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
         """Quiet: the request log is read over HTTP."""

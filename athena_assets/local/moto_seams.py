@@ -4,8 +4,9 @@ moto is pinned; `test_moto_seams.py` fails when one of these moves. Nothing of m
 before moto sees them, and its stores are read and written through these functions, always under `LOCK`.
 
 Seams: `s3_backends[account]["aws"].buckets[name].keys` (current version of a key, or a delete marker; `getlist` and
-`setlist` for all versions), `FakeKey.etag`, `.value`, `.size`, `.metadata`, `.arn`, `FakeBucket.account_id`, `.arn`,
-`.partition`, `.multiparts`, `S3Backend.put_object`, `.tagger`, `s3_backends.bucket_accounts`;
+`setlist` for all versions), `FakeKey.etag`, `.value`, `.size`, `.metadata`, `.arn`, `.last_modified`,
+`FakeBucket.account_id`, `.arn`, `.partition`, `.multiparts`, `S3Backend.put_object`, `.tagger`,
+`s3_backends.bucket_accounts`;
 `glue_backends[account][region].databases`, `.get_table`, `.partitions`, `.as_dict`; `moto_api_backend.reset`. Buckets,
 keys and databases can be pickled.
 """
@@ -17,6 +18,7 @@ import threading
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from moto.core.models import DEFAULT_ACCOUNT_ID
@@ -26,6 +28,7 @@ from moto.moto_server.werkzeug_app import DomainDispatcherApplication, create_ba
 from moto.s3.models import FakeDeleteMarker, FakeKey, s3_backends
 
 from athena_assets.local.http_server import Reply
+from athena_assets.local.s3_clock import CLOCK
 
 WsgiApp = Callable[[dict[str, Any], Any], Any]
 ACCOUNT = DEFAULT_ACCOUNT_ID
@@ -131,7 +134,17 @@ def put_object(bucket: str, key: str, body: bytes, unless: Callable[[], bool]) -
         if unless():
             return False
         s3_backends[ACCOUNT]["aws"].put_object(bucket, key, body)
+        stamp(bucket, key)
         return True
+
+
+def stamp(bucket: str, key: str) -> None:
+    """A new object's `Last-Modified`, by the clock that tests can advance."""
+    with LOCK:
+        holder = _bucket(bucket)
+        found = None if holder is None else _live_key(holder, key)
+        if found is not None:
+            found.last_modified += timedelta(seconds=CLOCK.offset)
 
 
 def glue_table(region: str, database: str, name: str) -> dict[str, Any] | None:

@@ -17,7 +17,7 @@ DROPPED = -1
 
 @dataclass(slots=True)
 class Entry:
-    """A request while it is being served; `status` is set once."""
+    """A request while it is being served; `status` is set once, and again where it is applied late."""
 
     sequence: int
     identity: Identity

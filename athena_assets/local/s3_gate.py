@@ -45,7 +45,10 @@ def serve(apps: moto_seams.MotoApps, identity: Identity, environ: dict[str, Any]
                 environ.pop(name, None)
         if identity.operation == "DeleteObjects":
             return _delete_objects(apps, str(identity.bucket), environ, body)
-        return apps.call("s3", environ)
+        reply = apps.call("s3", environ)
+        if identity.operation in _WRITES and reply.status == 200:
+            moto_seams.stamp(str(identity.bucket), str(identity.key))
+        return reply
 
 
 def _refusal(identity: Identity, environ: Mapping[str, Any]) -> Reply | None:

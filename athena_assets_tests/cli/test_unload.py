@@ -13,7 +13,8 @@ import pytest
 from athena_assets import Reused
 from athena_assets.orchestration import build_unload_asset
 from athena_assets_tests.cli.conftest import LEASE_OPTION, Cli
-from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, processes, wait_until
+from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, wait_until
+from athena_assets_tests.e2e.processes import processes
 from athena_assets_tests.orchestration.runs import recorded, resource
 
 

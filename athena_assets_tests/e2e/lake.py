@@ -5,14 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import subprocess
-import sys
 import threading
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -91,6 +88,17 @@ class Lake:
         pq.write_table(pa.table({"n": pa.array(values, pa.int64())}), body)
         self.s3.put_object(Bucket=self.bucket, Key=f"upstream/{table}/{name}", Body=body.getvalue())
 
+    def put_stranger(self, target: Target, name: str = "stranger") -> str:
+        """Somebody else's object under a target's location; its key."""
+        key = f"{parse_location(target.location).prefix}{name}"
+        self.s3.put_object(Bucket=self.bucket, Key=key, Body=b"precious")
+        return key
+
+    def wait_until_held(self, hold: str) -> str:
+        """The id of the one query that stands at the hold."""
+        (query_id,) = wait_until(lambda: self.aws.faults.held(hold), "the query is held")
+        return str(query_id)
+
     def target(self, name: str = "", **changes: Any) -> Target:
         """A target of its own location, unless `changes` says otherwise."""
         name = name or f"t_{uuid.uuid4().hex[:8]}"
@@ -128,6 +136,10 @@ class Lake:
                 counted.update(pq.read_table(io.BytesIO(body))["n"].to_pylist())
         return counted
 
+    def read(self, key: str) -> bytes:
+        body: bytes = self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read()
+        return body
+
     def queries(self, location: str) -> list[QueryRecord]:
         """Athena's history of the statements that name this slot, oldest first."""
         slot = parse_location(location)
@@ -140,6 +152,10 @@ class Lake:
             return decode_register(self.s3.get_object(Bucket=self.bucket, Key=key)["Body"].read())
         except self.s3.exceptions.NoSuchKey:
             return None
+
+    def state(self, location: str) -> str | None:
+        found = self.register(location)
+        return None if found is None else str(found.state)
 
     def staged(self, location: str) -> dict[str, tuple[Any, ...]]:
         prefix = keys.slot_prefix(parse_location(location))
@@ -205,98 +221,13 @@ class ThreadCaller:
     def told(self, event: str) -> bool:
         return any(line.startswith(event) for line in self.story)
 
+    def end(self) -> object:
+        """Its outcome or its error, once it has ended."""
+        self.join()
+        return self.outcome if self.error is None else self.error
+
     def join(self, timeout: float = 60) -> ThreadCaller:
         assert self.thread is not None
         self.thread.join(timeout)
         assert not self.thread.is_alive(), f"a caller did not end; its story: {self.story}"
         return self
-
-
-class ProcessCaller:
-    """One operating-system process that publishes when told to; see worker.py for what it says."""
-
-    def __init__(self, lake: Lake, lease: float = LEASE) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "athena_assets_tests.e2e.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-        )
-        self._said: list[dict[str, Any]] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-        settings = lake.settings
-        self._tell(
-            {
-                "endpoint_url": settings.endpoint_url,
-                "output_location": settings.output_location,
-                "lease_seconds": lease,
-            }
-        )
-
-    def publish(self, target: Target, **arguments: Any) -> None:
-        self._said.clear()
-        self._tell(
-            {
-                "target": {
-                    "name": target.name,
-                    "query": target.query,
-                    "location": target.location,
-                    "database": target.database,
-                    "mode": str(target.mode),
-                    "clean_after_failure": target.clean_after_failure,
-                    "keep_previous": target.keep_previous,
-                    "glue_table": target.glue_table,
-                },
-                "arguments": arguments,
-            }
-        )
-
-    def _tell(self, message: dict[str, Any]) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(message) + "\n")
-        self.process.stdin.flush()
-
-    def _read(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._said.append(json.loads(line))
-
-    def told(self, event: str) -> bool:
-        return any(each.get("story", "").startswith(event) for each in list(self._said))
-
-    def result(self, timeout: float = 60) -> dict[str, Any]:
-        """What the last `publish` ended in: {"outcome": class name, ...} or {"error": class name, ...}."""
-
-        found: dict[str, Any] = wait_until(self.ended, "the worker ended its publication", timeout)
-        return found
-
-    def ended(self) -> dict[str, Any] | None:
-        """How the last `publish` ended, if it has."""
-        return next((each for each in list(self._said) if "outcome" in each or "error" in each), None)
-
-    def signal(self, number: int) -> None:
-        self.process.send_signal(number)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for stream in (self.process.stdin, self.process.stdout):
-            if stream is not None and not stream.closed:
-                stream.close()
-        self._reader.join(5)
-
-
-@contextmanager
-def processes(lake: Lake, count: int, lease: float = LEASE) -> Iterator[list[ProcessCaller]]:
-    callers = [ProcessCaller(lake, lease) for _ in range(count)]
-    try:
-        yield callers
-    finally:
-        for caller in callers:
-            caller.close()

@@ -13,8 +13,8 @@ from athena_assets.core import keys
 from athena_assets.core.location import parse_location
 from athena_assets.core.restore import restore
 from athena_assets.core.slot import Slot
-from athena_assets.local import DropReply, Fault, HoldReply, HoldRequest
-from athena_assets_tests.e2e.lake import LEASE, ROWS, Lake, ThreadCaller, processes, wait_until
+from athena_assets.local import DropReply, Fault
+from athena_assets_tests.e2e.lake import LEASE, Lake
 
 
 def kept(lake: Lake, location: str) -> Counter[int]:
@@ -93,33 +93,6 @@ def test_a_restore_that_dies_is_finished_by_the_next_caller(lake: Lake) -> None:
     assert len(lake.queries(location)) == 2
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault(HoldRequest(), "s3", "CopyObject", "/backup/", skip=1),
-        Fault(HoldReply(), "s3", "CopyObject", "/backup/", skip=1),
-        Fault(HoldRequest(), "s3", "DeleteObject", "published/", skip=1),
-    ],
-    ids=["backup on its way", "backup done, reply lost", "old file deleted"],
-)
-def test_owner_that_dies_while_it_backs_up_is_finished(lake: Lake, fault: Fault) -> None:
-    target, publisher = lake.target(), lake.publisher()
-    publisher.unload(target)
-    lake.put_rows("numbers", "part-1.parquet", range(ROWS, ROWS + 10))
-    with processes(lake, 1) as (owner,):
-        rule = lake.aws.faults.add(fault)
-        owner.publish(target)
-        wait_until(lambda: lake.aws.faults.hits(rule) == 1, "the owner stands at the stage")
-        owner.kill()
-    publisher.unload(target)
-    lake.assert_published_once(target.location, range(ROWS + 10))
-    assert kept(lake, target.location) == Counter(range(ROWS))
-    lake.aws.faults.release(rule)
-    lake.assert_published_once(target.location, range(ROWS + 10))
-    publisher.restore(parse_location(target.location), 1)
-    lake.assert_published_once(target.location)
-
-
 def test_adopted_objects_are_moved_not_lost(lake: Lake) -> None:
     target, publisher = lake.target(adopt_existing=True), lake.publisher()
     prefix = parse_location(target.location).prefix
@@ -135,16 +108,6 @@ def test_adopted_objects_are_moved_not_lost(lake: Lake) -> None:
         publisher.unload(target, force=True)
 
 
-def test_staging_of_failed_attempts_is_collected_by_the_next_owner(lake: Lake) -> None:
-    target, publisher = lake.target(retries=0), lake.publisher()
-    lake.aws.faults.fail_queries(sql_contains=target.name, after_files=3)
-    with pytest.raises(errors.QueryInternalError):
-        publisher.unload(target)
-    assert len(lake.staged(target.location)) == 3
-    publisher.unload(target)
-    assert lake.staged(target.location) == {}
-
-
 def test_collect_shows_first_and_deletes_where_asked(lake: Lake) -> None:
     target, publisher = lake.target(retries=0), lake.publisher()
     location = parse_location(target.location)
@@ -156,20 +119,3 @@ def test_collect_shows_first_and_deletes_where_asked(lake: Lake) -> None:
     publisher.collect(location, delete=True)
     assert lake.staged(target.location) == {}
     assert publisher.collect(location, delete=True).objects == ()
-
-
-def test_collect_leaves_alone_what_an_owner_may_need(lake: Lake) -> None:
-    target, publisher = lake.target(), lake.publisher()
-    publisher.unload(target)
-    publisher.unload(target, force=True)
-    hold = lake.aws.faults.hold_queries(sql_contains=target.name, at="written")
-    caller = ThreadCaller(publisher, target, {"force": True}).start()
-    wait_until(lambda: lake.aws.faults.held(hold), "the query has written its files")
-    before = lake.staged(target.location)
-    assert before
-    assert publisher.collect(parse_location(target.location), delete=True).objects == ()
-    assert lake.staged(target.location) == before
-    lake.aws.faults.release(hold)
-    assert caller.join().error is None
-    lake.assert_published_once(target.location)
-    assert kept(lake, target.location) == Counter(range(ROWS))

@@ -14,14 +14,15 @@ import pytest
 from athena_assets import Target
 from athena_assets.local import Fault, HoldReply, HoldRequest
 from athena_assets.local.faults import Action
-from athena_assets_tests.e2e.lake import ROWS, Lake, ProcessCaller, done, processes, wait_until
+from athena_assets_tests.e2e.lake import ROWS, Lake, done, wait_until
+from athena_assets_tests.e2e.processes import ProcessCaller, processes
 
 LEASE = 1.0
 # mode: what the target has, and whether there is a publication to replace
 MODES: dict[str, tuple[dict[str, Any], bool]] = {
     "staged, first": ({}, False),
     "staged, replacing": ({}, True),
-    "direct": ({"mode": "direct"}, False),
+    "direct": ({"mode": "direct", "clean_after_failure": True}, False),
     "pointer": ({"mode": "pointer"}, True),
     "pointer with Glue, first": ({"mode": "pointer", "glue_table": ""}, False),
     "pointer with Glue, replacing": ({"mode": "pointer", "glue_table": ""}, True),

@@ -12,7 +12,8 @@ from athena_assets import Published, Target, errors
 from athena_assets.core.location import parse_location
 from athena_assets.local import DropReply, DropRequest, Fault, HoldReply, HoldRequest, Respond, RespondAfterApply
 from athena_assets.local.faults import Action
-from athena_assets_tests.e2e.lake import LEASE, Lake, ProcessCaller, done, processes, wait_until
+from athena_assets_tests.e2e.lake import LEASE, Lake, done, wait_until
+from athena_assets_tests.e2e.processes import ProcessCaller, processes
 from athena_assets_tests.e2e.test_pointer import glue, numbers, values
 
 ANSWERS: dict[str, Action] = {

@@ -10,7 +10,8 @@ from athena_assets import OutputFormat, Published, Reused, Skipped, errors
 from athena_assets.core import keys
 from athena_assets.core.location import parse_location
 from athena_assets.local import DropReply, Fault
-from athena_assets_tests.e2e.lake import Lake, ThreadCaller, processes, wait_until
+from athena_assets_tests.e2e.lake import Lake, ThreadCaller, wait_until
+from athena_assets_tests.e2e.processes import processes
 
 
 def test_queued_callers_run_one_after_the_other(lake: Lake) -> None:
@@ -40,16 +41,6 @@ def test_skip_returns_at_once_and_names_the_holder(lake: Lake) -> None:
     assert caller.join().error is None
     assert isinstance(publisher.unload(lake.target(target.name, on_conflict="skip")), Reused)
     assert len(lake.queries(target.location)) == 1
-
-
-def test_an_empty_result_can_be_a_failure_that_keeps_the_old_one(lake: Lake) -> None:
-    publisher = lake.publisher()
-    first = lake.target()
-    publisher.unload(first)
-    empty = lake.target(first.name, query="SELECT n FROM numbers WHERE n < 0", on_empty="fail")
-    with pytest.raises(errors.EmptyResult, match="no rows"):
-        publisher.unload(empty)
-    lake.assert_published_once(first.location)
 
 
 def test_a_new_glue_table_shows_the_result_to_athena_users(lake: Lake) -> None:

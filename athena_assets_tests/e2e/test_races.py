@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from athena_assets import Published, Reused
-from athena_assets_tests.e2e.lake import ROWS, Lake, ProcessCaller, ThreadCaller, done, processes, wait_until
+from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, done, wait_until
+from athena_assets_tests.e2e.processes import ProcessCaller, processes
 
 THREADS = 64
 PROCESSES = 8

@@ -9,27 +9,12 @@ import pytest
 
 from athena_assets import AwsSettings, Published, Publisher, errors
 from athena_assets.core.location import parse_location
-from athena_assets_tests.e2e.lake import Lake, ThreadCaller, done, wait_until
+from athena_assets_tests.e2e.lake import Lake, done
 
 
 def with_settings(lake: Lake, **changes: Any) -> Publisher:
     settings: AwsSettings = dataclasses.replace(lake.settings, **changes)
     return Publisher(settings)
-
-
-@pytest.mark.parametrize("key", ["stranger.parquet", "_hidden", "deep/below/file", "empty"])
-def test_foreign_objects_under_the_location_are_refused_and_not_touched(lake: Lake, key: str) -> None:
-    target = lake.target()
-    prefix = target.location.split("/", 3)[3]
-    lake.s3.put_object(Bucket=lake.bucket, Key=prefix + key, Body=b"" if key == "empty" else b"precious")
-    before = lake.listing(target.location, stamped=True)
-    with pytest.raises(errors.LocationNotEmpty, match=key):
-        lake.publisher().unload(target)
-    assert lake.listing(target.location, stamped=True) == before
-    assert lake.queries(target.location) == []
-    register = lake.register(target.location)
-    assert register is not None
-    assert register.state == "free"
 
 
 def test_a_sibling_prefix_is_nobodys_business(lake: Lake) -> None:
@@ -50,32 +35,6 @@ def test_a_consoles_folder_marker_is_left_alone(lake: Lake) -> None:
     lake.s3.put_object(Bucket=lake.bucket, Key=marker, Body=b"")
     assert isinstance(lake.publisher().unload(target), Published)
     assert marker in lake.listing(target.location)
-
-
-def test_an_object_that_appears_while_the_query_runs_keeps_the_old_result(lake: Lake) -> None:
-    target, publisher = lake.target(), lake.publisher()
-    publisher.unload(target)
-    old = lake.listing(target.location, stamped=True)
-    hold = lake.aws.faults.hold_queries(sql_contains=target.name)
-    caller = ThreadCaller(publisher, target, {"force": True}).start()
-    wait_until(lambda: lake.aws.faults.held(hold), "the query is held")
-    key = target.location.split("/", 3)[3] + "stranger"
-    lake.s3.put_object(Bucket=lake.bucket, Key=key, Body=b"precious")
-    lake.aws.faults.release(hold)
-    assert isinstance(caller.join().error, errors.LocationNotEmpty)
-    after = lake.listing(target.location, stamped=True)
-    assert after.pop(key)
-    assert after == old
-
-
-def test_a_file_of_ours_that_a_stranger_overwrote_is_not_deleted(lake: Lake) -> None:
-    target, publisher = lake.target(), lake.publisher()
-    publisher.unload(target)
-    key = next(iter(lake.listing(target.location)))
-    lake.s3.put_object(Bucket=lake.bucket, Key=key, Body=b"precious")
-    with pytest.raises(errors.LocationNotEmpty, match="was not written by this system"):
-        publisher.unload(target, force=True)
-    assert lake.s3.get_object(Bucket=lake.bucket, Key=key)["Body"].read() == b"precious"
 
 
 def test_an_enforced_result_location_that_clashes_is_refused(lake: Lake) -> None:

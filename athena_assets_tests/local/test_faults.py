@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 import threading
 import time
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, ConnectionClosedError, HTTPClientError
+from botocore.exceptions import ClientError, ConnectionClosedError, HTTPClientError, ResponseStreamingError
 
 from athena_assets.local import (
+    ApplyLate,
+    CutReply,
     Delay,
     DropReply,
     DropRequest,
@@ -149,6 +152,54 @@ def test_a_held_reply_was_applied_before(lake: Lake) -> None:
     assert len(results) == 1
 
 
+def test_a_late_request_is_applied_after_its_sender_was_cut_off(lake: Lake) -> None:
+    rule = lake.aws.faults.add(put_fault(ApplyLate()))
+    with pytest.raises(ConnectionClosedError):
+        lake.put("register", b"late", IfNoneMatch="*")
+    assert lake.keys() == []
+    lake.aws.faults.release(rule)
+    eventually(lambda: lake.keys() == ["register"])
+    assert lake.read("register") == b"late"
+
+
+def test_a_late_request_is_judged_when_it_is_applied(lake: Lake) -> None:
+    rule = lake.aws.faults.add(put_fault(ApplyLate()))
+    with pytest.raises(ConnectionClosedError):
+        lake.put("register", b"late", IfNoneMatch="*")
+    lake.put("register", b"first")
+    assert [entry.status for entry in lake.aws.requests("s3", "PutObject", "register")] == [-1, 200]
+    lake.aws.faults.release(rule)
+    eventually(lambda: [entry.status for entry in lake.aws.requests("s3", "PutObject", "register")] == [412, 200])
+    assert lake.read("register") == b"first"
+
+
+def test_a_cut_reply_was_applied_and_ends_in_the_middle(lake: Lake) -> None:
+    lake.put("register", b"0123456789")
+    lake.aws.faults.add(Fault(CutReply(4), "s3", "GetObject"))
+    body = lake.s3.get_object(Bucket="out", Key="register")["Body"]
+    with pytest.raises(ResponseStreamingError):
+        body.read()
+    assert lake.read("register") == b"0123456789"
+
+
+def test_the_clock_that_is_advanced_makes_old_objects_older_and_new_ones_new(lake: Lake) -> None:
+    def age(key: str) -> float:
+        answer = lake.s3.head_object(Bucket="out", Key=key)
+        date = parsedate_to_datetime(answer["ResponseMetadata"]["HTTPHeaders"]["date"])
+        return float((date - answer["LastModified"]).total_seconds())
+
+    day = 86_400
+    lake.put("old")
+    lake.aws.faults.advance_clock(day)
+    lake.put("new")
+    lake.s3.copy_object(Bucket="out", Key="copied", CopySource="out/old")
+    assert age("old") >= day
+    assert age("new") < day
+    assert age("copied") < day
+    lake.aws.faults.clear()
+    assert age("new") < 0
+
+
 def test_a_delay_is_waited_before_applying(lake: Lake) -> None:
     lake.aws.faults.add(put_fault(Delay(0.3)))
     started = time.monotonic()
@@ -221,6 +272,17 @@ def test_a_failing_query_leaves_the_files_it_wrote(numbers: Lake, after_files: i
     assert len(numbers.keys("p/")) == expected
     assert numbers.keys(bucket="results") == []
     assert numbers.run(UNLOAD.format("q"))["Status"]["State"] == "SUCCEEDED"
+
+
+def test_forgotten_queries_are_unknown_to_the_api_and_new_ones_are_not(numbers: Lake) -> None:
+    old = numbers.run(UNLOAD.format("p"))["QueryExecutionId"]
+    numbers.aws.faults.forget_queries()
+    new = numbers.run(UNLOAD.format("q"))["QueryExecutionId"]
+    with pytest.raises(ClientError) as error:
+        numbers.athena.get_query_execution(QueryExecutionId=old)
+    assert status_of(error) == (400, "InvalidRequestException")
+    assert numbers.athena.list_query_executions()["QueryExecutionIds"] == [new]
+    assert [query.query_id for query in numbers.aws.queries()] == [old, new]
 
 
 def test_a_lost_manifest_is_named_but_absent(numbers: Lake) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import boto3
@@ -13,6 +14,7 @@ from moto import mock_aws
 from moto.core.models import DEFAULT_ACCOUNT_ID
 
 from athena_assets.local import moto_seams
+from athena_assets.local.s3_clock import CLOCK
 
 
 @pytest.fixture(autouse=True)
@@ -39,6 +41,17 @@ def test_etag_is_what_the_api_says() -> None:
     assert moto_seams.current_etag("bucket", "p/1") == told.strip('"')
     assert moto_seams.current_etag("bucket", "absent") is None
     assert moto_seams.current_etag("absent", "p/1") is None
+
+
+def test_a_stamp_moves_what_the_api_says_by_the_advanced_clock() -> None:
+    client = boto3.client("s3", region_name="us-east-1")
+    before = client.head_object(Bucket="bucket", Key="p/1")["LastModified"]
+    CLOCK.advance(3600)
+    try:
+        moto_seams.stamp("bucket", "p/1")
+    finally:
+        CLOCK.reset()
+    assert client.head_object(Bucket="bucket", Key="p/1")["LastModified"] - before == timedelta(hours=1)
 
 
 def test_a_delete_marker_is_no_object() -> None:

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-import threading
+import re
 from dataclasses import dataclass
 
 import pytest
 
-from athena_assets import Published, Reused, errors
-from athena_assets.local import Delay, DropReply, DropRequest, Fault, Respond, RespondAfterApply
+from athena_assets.local import (
+    ApplyLate,
+    Delay,
+    DropReply,
+    DropRequest,
+    Fault,
+    HoldRequest,
+    Respond,
+    RespondAfterApply,
+)
 from athena_assets.local.faults import Action
+from athena_assets_tests.e2e.faults.ending import DAY, PATIENT, assert_ends, end, files, on_register, wait_for
 from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, wait_until
+
+MORE = range(ROWS, ROWS + 10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,21 +57,24 @@ ANSWERS: dict[str, Action] = {
 }
 
 
-def replace_under(lake: Lake, fault: Fault) -> None:
+def assert_replaced_once(lake: Lake, fault: Fault) -> None:
     """Publishes, changes the upstream, and publishes again while the fault strikes once."""
-    target = lake.target()
-    publisher = lake.publisher(lease=60)
+    target, publisher = lake.target(), lake.publisher(PATIENT)
     publisher.unload(target)
-    lake.put_rows("numbers", "part-1.parquet", range(ROWS, ROWS + 10))
+    lake.put_rows("numbers", "part-1.parquet", MORE)
     rule = lake.aws.faults.add(fault)
-    outcome = publisher.unload(target)
+    outcome = end(publisher, target)
     assert lake.aws.faults.hits(rule) == 1
-    assert isinstance(outcome, Published)
-    assert outcome.publication.fence == 2
-    assert len(lake.queries(target.location)) == 2
-    lake.assert_published_once(target.location, range(ROWS + 10))
-    assert isinstance(publisher.unload(target), Reused)
-    assert len(lake.queries(target.location)) == 2
+    assert_ends(
+        lake,
+        target,
+        [outcome, end(publisher, target)],
+        ["Published", "Reused"],
+        queries=["SUCCEEDED"] * 2,
+        register="free 2",
+        location=files(2, 5),
+        rows=range(MORE.stop),
+    )
 
 
 @pytest.mark.parametrize("answer", ANSWERS)
@@ -69,75 +83,74 @@ def test_doubtful_answer_to_one_write_publishes_once(lake: Lake, write: str, ans
     action = ANSWERS[answer]
     if write == "start" and isinstance(action, Respond):
         action = Respond(action.status, "InternalServerException")
-    replace_under(lake, WRITES[write].fault(action))
+    assert_replaced_once(lake, WRITES[write].fault(action))
 
 
 @pytest.mark.parametrize("write", [name for name in WRITES if name != "start"])
 def test_409_means_look_and_try_again(lake: Lake, write: str) -> None:
-    replace_under(lake, WRITES[write].fault(Respond(409, "ConditionalRequestConflict")))
+    assert_replaced_once(lake, WRITES[write].fault(Respond(409, "ConditionalRequestConflict")))
 
 
 @pytest.mark.parametrize("write", [name for name in WRITES if name != "start"])
 def test_412_after_our_own_applied_write_is_not_taken_as_loss(lake: Lake, write: str) -> None:
-    replace_under(lake, WRITES[write].fault(RespondAfterApply(412, "PreconditionFailed")))
+    assert_replaced_once(lake, WRITES[write].fault(RespondAfterApply(412, "PreconditionFailed")))
 
 
 @pytest.mark.parametrize("code", ["TooManyRequestsException", "ThrottlingException"])
 def test_throttled_start_is_tried_again_under_its_own_token(lake: Lake, code: str) -> None:
-    replace_under(lake, WRITES["start"].fault(Respond(400, code)))
+    assert_replaced_once(lake, WRITES["start"].fault(Respond(400, code)))
 
 
 def test_reply_that_comes_later_than_the_read_timeout_publishes_once(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("athena_assets.aws.session.READ_TIMEOUT", 1)
-    replace_under(lake, WRITES["start"].fault(Delay(2.5)))
+    assert_replaced_once(lake, WRITES["start"].fault(Delay(2.5)))
 
 
 @pytest.mark.parametrize("operation", ["GetObject", "ListObjectsV2", "GetQueryExecution", "GetTable"])
 def test_reads_are_tried_again(lake: Lake, operation: str) -> None:
     service = {"GetQueryExecution": "athena", "GetTable": "glue"}.get(operation, "s3")
-    lake.aws.faults.add(Fault(DropReply(), service, operation, times=2))
+    rule = lake.aws.faults.add(Fault(DropReply(), service, operation, times=2))
     target = lake.target()
-    assert isinstance(lake.publisher().unload(target), Published)
-    assert len(lake.queries(target.location)) == 1
-    lake.assert_published_once(target.location)
+    outcome = end(lake.publisher(PATIENT), target)
+    assert lake.aws.faults.hits(rule) == 2
+    assert_ends(lake, target, [outcome], ["Published"], queries=["SUCCEEDED"], register="free 1", location=files(1))
 
 
-def test_reply_lost_to_the_winner_of_a_race_makes_no_second_winner(lake: Lake) -> None:
+@pytest.mark.parametrize("write", ["acquire", "note the query id", "commit", "release"])
+def test_own_first_write_that_arrives_late_makes_the_second_a_412_and_not_a_loss(lake: Lake, write: str) -> None:
     target = lake.target()
-    lake.aws.faults.add(Fault(DropReply(), "s3", "PutObject", "register.json", times=1))
-    publisher = lake.publisher(lease=60)
-    barrier = threading.Barrier(8)
-    callers = [ThreadCaller(publisher, target).start(barrier) for _ in range(8)]
-    outcomes = [caller.join().outcome for caller in callers]
-    assert sorted(type(each).__name__ for each in outcomes) == ["Published", *["Reused"] * 7]
-    assert len(lake.queries(target.location)) == 1
-    lake.assert_published_once(target.location)
-
-
-def test_outage_of_s3_during_renewal_keeps_the_slot(lake: Lake) -> None:
-    target = lake.target()
-    hold = lake.aws.faults.hold_queries(sql_contains=target.name)
-    caller = ThreadCaller(lake.publisher(), target).start()
-    wait_until(lambda: caller.told("running"), "the query runs")
-    storm = lake.aws.faults.add(Fault(Respond(503, "SlowDown"), "s3", "PutObject", "register.json", times=5))
-    wait_until(lambda: lake.aws.faults.hits(storm) == 5, "five renewals have met the outage")
-    lake.aws.faults.release(hold)
-    assert isinstance(caller.join().outcome, Published)
-    assert len(lake.queries(target.location)) == 1
-    lake.assert_published_once(target.location)
+    skip = {"acquire": 0, "note the query id": 1, "commit": 2, "release": 3}[write]
+    first = lake.aws.faults.add(on_register(ApplyLate(), skip=skip))
+    second = lake.aws.faults.add(on_register(HoldRequest(), skip=skip))  # rules count what they see: the next write
+    caller = ThreadCaller(lake.publisher(PATIENT), target).start()
+    wait_for(lake, second)
+    lake.aws.faults.release(first)
+    wait_until(lambda: lake.aws.requests("s3", "PutObject", "register.json")[skip].status == 200, "the first arrives")
+    lake.aws.faults.release(second)
+    outcome = caller.end()
+    assert lake.aws.requests("s3", "PutObject", "register.json")[skip + 1].status == 412
+    assert_ends(lake, target, [outcome], ["Published"], queries=["SUCCEEDED"], register="free 1", location=files(1))
 
 
 @pytest.mark.parametrize("write", ["acquire", "write the manifest", "copy a new file", "delete an old file"])
 def test_missing_permission_is_named_and_the_slot_can_be_finished(lake: Lake, write: str) -> None:
-    target = lake.target()
-    publisher = lake.publisher()
+    target, publisher = lake.target(), lake.publisher(PATIENT)
     publisher.unload(target)
-    lake.put_rows("numbers", "part-1.parquet", range(ROWS, ROWS + 10))
+    lake.put_rows("numbers", "part-1.parquet", MORE)
     lake.aws.faults.add(WRITES[write].fault(Respond(403, "AccessDenied")))
-    with pytest.raises(errors.AccessDenied, match=r"403 AccessDenied.*next caller goes on|s3:PutObject"):
-        publisher.unload(target)
-    publisher.unload(target)
-    assert len(lake.queries(target.location)) == 2
-    lake.assert_published_once(target.location, range(ROWS + 10))
+    refused = end(publisher, target)
+    assert re.search(r"403 AccessDenied.*next caller goes on|s3:PutObject", str(refused))
+    lake.aws.faults.advance_clock(DAY)
+    outcome = end(publisher, target)
+    assert_ends(
+        lake,
+        target,
+        [refused, outcome],
+        ["AccessDenied", "Published"],
+        queries=["SUCCEEDED"] * 2,
+        register="free 2" if write == "acquire" else "free 3",
+        location=files(3 if write == "write the manifest" else 2, 5),
+        rows=range(MORE.stop),
+    )
