@@ -147,8 +147,8 @@ class Ledger:
                 fine = True
             case errors.NotKept() | errors.NotBlocked():
                 fine = wish is None
-            case errors.LocationNotEmpty() if self._mode is Mode.DIRECT:
-                fine = True  # it publishes into an empty location only
+            case errors.LocationNotEmpty() | errors.QueryUserError() if self._mode is Mode.DIRECT:
+                fine = True  # it publishes into an empty location only, and Athena says so to whoever takes over
             case _:
                 reasons = (why for kind in type(error).__mro__ for why in REASONS.get(kind, ()))
                 fine = any(self._troubles[why] for why in reasons)

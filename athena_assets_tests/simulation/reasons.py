@@ -25,8 +25,7 @@ REASONS: Mapping[type[errors.AthenaAssetsError], frozenset[Trouble]] = {
     errors.AccessDenied: frozenset({Trouble.DENIED, Trouble.REFUSED}),
     errors.LocationNotEmpty: frozenset({Trouble.STRANGER}),
     errors.PublicationLost: frozenset({Trouble.STAGING_LOST, Trouble.BACKUP_LOST}),
-    # A stranger's object at a direct location: Athena refuses the query.
-    errors.QueryUserError: frozenset({Trouble.USER_ERROR, Trouble.REJECTED, Trouble.STRANGER}),
+    errors.QueryUserError: frozenset({Trouble.USER_ERROR, Trouble.REJECTED}),
     errors.QueryThrottled: frozenset({Trouble.THROTTLED}),
     errors.QueryInternalError: frozenset(
         {Trouble.INTERNAL, Trouble.INTERNAL_PARTIAL, Trouble.TOKENS_FORGOTTEN, Trouble.QUERIES_FORGOTTEN}
@@ -41,6 +40,8 @@ REASONS: Mapping[type[errors.AthenaAssetsError], frozenset[Trouble]] = {
             Trouble.FOREIGN_KEY,
             Trouble.NO_MANIFEST,
             Trouble.QUERIES_FORGOTTEN,
+            Trouble.ORPHAN,
+            Trouble.STRANGER,
         }
     ),
     errors.MixedLocation: frozenset({Trouble.ORPHAN, Trouble.STRANGER}),
