@@ -195,7 +195,8 @@ def settle(tenure: Tenure, failed: Failed) -> Effects[Failed]:
     one, took our probe for a new query, and found there what the earlier one had written.
 
     Direct: looks for what a failed query left at the location, and deletes it where the target allows that. Such files
-    can't be told from a stranger's by looking; they are deleted only as listed and recorded beforehand.
+    can't be told from a stranger's by looking; they are deleted only as listed and recorded beforehand. What lies there
+    after a query that succeeded, and whose result can't be proved, is never deleted.
     """
     attempt, slot = tenure.register.current, tenure.slot
     if attempt.settings.mode is not Mode.DIRECT:
@@ -209,7 +210,7 @@ def settle(tenure: Tenure, failed: Failed) -> Effects[Failed]:
     listing = yield from answered(ListObjects(slot.location.prefix), slot)
     if not listing:
         return failed
-    if not attempt.settings.clean_after_failure:
+    if not attempt.settings.clean_after_failure or failed.kind is FailureKind.RESULT_INVALID:
         reason = f"{failed.reason}; it left {len(listing)} objects, such as s3://{slot.bucket}/{listing[0].key}"
         return Failed(FailureKind.DIRTY_LOCATION, reason, failed.query_id)
     doomed = tuple(ObjectVersion(each.key, each.etag) for each in listing)

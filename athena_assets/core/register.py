@@ -6,6 +6,7 @@ two equal bodies would let a stale writer win.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -449,8 +450,12 @@ def marked_lost(before: Register, write_id: str) -> Register:
 # --- codec -----------------------------------------------------------------------------------------------------------
 
 
+@functools.lru_cache(256)
 def decode_register(body: bytes) -> Register:
-    """Raises UnreadableRegister for anything that is not exactly what this version writes."""
+    """Raises UnreadableRegister for anything that is not exactly what this version writes.
+
+    Remembered, because who waits reads the same bytes again and again.
+    """
     register = decode(body, Register)
     for broken, why in _contradictions(register):
         if broken:

@@ -21,7 +21,8 @@ from athena_assets.core.location import Location
 from athena_assets.core.register import FailureKind
 from athena_assets_tests.simulation.invariants import Invariants, Violation
 from athena_assets_tests.simulation.programs import Answer, Local, Program
-from athena_assets_tests.simulation.world import STRANGE_KEY, Object, World, decoded, etag
+from athena_assets_tests.simulation.words import say, short
+from athena_assets_tests.simulation.world import STRANGE_KEY, Object, World, etag
 
 LONG_AGO = 1_000_000.0  # seconds; any lease has run out
 
@@ -263,13 +264,13 @@ class Explorer:
             world = node.world.copy()
             answer = world.perform(effect)
             pending = node.pending[:number] + node.pending[number + 1 :]
-            yield Move(f"late: {_say(effect)} -> {_say(answer)}", replace(node, world=world, pending=pending))
+            yield Move(f"late: {say(effect)} -> {say(answer)}", replace(node, world=world, pending=pending))
         yield from self._world_moves(node)
 
     def _caller_moves(self, node: Node, index: int, local: Local) -> Iterator[Move]:
         effect = local.effect
         assert effect is not None
-        name = f"{local.program.name}: {_say(effect)}"
+        name = f"{local.program.name}: {say(effect)}"
         world = node.world.copy()
         answer = world.perform(effect)
         held = self._held(node, index, effect)
@@ -281,9 +282,9 @@ class Explorer:
             else:
                 yield self._stepped(f"{name} -> held by a dead owner", node, index, Answer(expired), world)
         else:
-            yield self._stepped(f"{name} -> {_say(answer)}", node, index, Answer(answer), world)
+            yield self._stepped(f"{name} -> {say(answer)}", node, index, Answer(answer), world)
         paused = Answer(answer, self.scenario.pause)
-        yield from self._spend(node, Fault.PAUSE, f"{name} -> {_say(answer)}, then a pause", index, paused, world)
+        yield from self._spend(node, Fault.PAUSE, f"{name} -> {say(answer)}, then a pause", index, paused, world)
         if isinstance(effect, effects.StartQuery):
             throttled = Answer(effects.StartThrottled("TooManyRequestsException"))
             yield from self._spend(node, Fault.THROTTLE, f"{name} -> throttled", index, throttled)
@@ -324,18 +325,17 @@ class Explorer:
 
     def _world_moves(self, node: Node) -> Iterator[Move]:
         for query in node.world.active():
-            yield self._changed(node, f"{_short(query.id)} succeeds", partial(World.succeed, query=query))
+            yield self._changed(node, f"{short(query.id)} succeeds", partial(World.succeed, query=query))
             for fault, change in _MISHAPS:
-                yield from self._spend_change(node, fault, f"{_short(query.id)}: {fault}", partial(change, query=query))
+                yield from self._spend_change(node, fault, f"{short(query.id)}: {fault}", partial(change, query=query))
         for token in node.world.tokens:
             forgotten = partial(_forget, token=token)
-            yield from self._spend_change(node, Fault.FORGET, f"Athena forgets token {_short(token)}", forgotten)
+            yield from self._spend_change(node, Fault.FORGET, f"Athena forgets token {short(token)}", forgotten)
         yield from self._spend_change(node, Fault.UPSTREAM, "the upstream table changes", _change_upstream)
         yield from self._spend_change(node, Fault.STRANGER, "a stranger writes into the location", self._stranger)
 
     def _stranger(self, world: World) -> None:
-        key = f"{self.scenario.location.prefix}strangers-{len(world.foreign)}"
-        world.foreign = {**world.foreign, key: world.put(key, b"a stranger's rows")}
+        world.intrude(f"{self.scenario.location.prefix}strangers-{len(world.foreign)}")
 
     def _spend(
         self, node: Node, fault: Fault, label: str, index: int, answer: Answer, world: World | None = None
@@ -492,51 +492,3 @@ def _text(value: Any) -> str:
         case effects.WriteObject():
             return f"{value!r} {etag(value.body)}"
     return repr(value)
-
-
-# --- words ------------------------------------------------------------------------------------------------------------
-
-
-def _short(name: str) -> str:
-    return f"{name.lstrip('0')[:8] or '0'}"
-
-
-def _say(value: Any) -> str:
-    """An effect or an answer in a few words."""
-    match value:
-        case effects.WriteObject(key, body, if_match):
-            if not key.endswith("/register.json"):
-                return f"write {_tail(key)}"
-            after = decoded(body)
-            return f"write register ({after.state}, fence {after.fence}, {'if unchanged' if if_match else 'if absent'})"
-        case effects.ReadObject(key):
-            return f"read {_tail(key)}"
-        case effects.ObjectRead(body):
-            return "found"
-        case effects.ListObjects(prefix):
-            return f"list {prefix}"
-        case effects.HeadObject(key):
-            return f"head {_tail(key)}"
-        case effects.CopyObject(source, _, destination):
-            return f"copy {_tail(source)} to {_tail(destination)}"
-        case effects.DeleteObject(key):
-            return f"delete {_tail(key)}"
-        case effects.StartQuery(parameters, token):
-            return f"start query into {_tail(parameters.staging)} with token {_short(token)}"
-        case effects.PollQuery(query_id):
-            return f"poll {_short(query_id)}"
-        case effects.StopQuery(query_id):
-            return f"stop {_short(query_id)}"
-        case effects.QueryStarted(query_id):
-            return f"query {_short(query_id)}"
-        case effects.QueryStatus(state):
-            return str(state)
-        case effects.Refused(status, code):
-            return f"{status} {code}"
-        case tuple():
-            return f"{len(value)} found"
-    return type(value).__name__
-
-
-def _tail(key: str) -> str:
-    return key.removeprefix(keys.CONTROL_PREFIX).partition("/")[2] if key.startswith(keys.CONTROL_PREFIX) else key

@@ -20,7 +20,7 @@ from athena_assets.core.manifest import Manifest
 from athena_assets.core.register import Mode, Publication, State
 from athena_assets.core.request import Published, Reused
 from athena_assets.errors import AthenaAssetsError
-from athena_assets_tests.simulation.world import World
+from athena_assets_tests.simulation.world import Commit, Query, World, rows
 
 
 class Violation(Exception):
@@ -45,6 +45,7 @@ class Invariants:
         errors: what a caller may end with, by the fault that explains it; and by its name, what it may always.
         queries: how many there are in the end, if all that goes wrong is harmless.
         harmless: faults that cost no query.
+        versions: the version of the upstream table that each generation stands for.
     """
 
     location: Location
@@ -55,6 +56,7 @@ class Invariants:
     queries: int
     harmless: frozenset[Any]
     errors: Mapping[Any, tuple[type[AthenaAssetsError], ...]] = field(default_factory=dict)
+    versions: Mapping[str, int] = field(default_factory=dict)
 
     # --- in every state ----------------------------------------------------------------------------------------------
 
@@ -64,14 +66,20 @@ class Invariants:
         self._strangers_untouched(world)
         self._rows_once(world)
         self._published_whole(world)
+        self._nothing_needed_is_gone(world)
+
+    def commits(self, world: World) -> list[Commit]:
+        slot = keys.slot_prefix(self.location)
+        return [each for each in world.commits if each.slot == slot]
 
     def _committed_once(self, world: World) -> None:
-        for request, times in Counter(each.request for each in world.commits if not each.restored).items():
+        whole = [each for each in self.commits(world) if (each.slot, each.fence) not in world.lost]
+        for request, times in Counter(each.request for each in whole).items():
             if times > 1:
                 raise Violation("I1", f"request {request} has committed {times} publications")
 
     def _fences_rise(self, world: World) -> None:
-        fences = [each.fence for each in world.commits]
+        fences = [each.fence for each in self.commits(world)]
         if any(earlier >= later for earlier, later in itertools.pairwise(fences)):
             raise Violation("I5", f"the fences of successive publications are {fences}")
         if world.usurped is not None:
@@ -83,15 +91,7 @@ class Invariants:
                 raise Violation("I7", f"{key}, which a stranger wrote, was overwritten or deleted")
 
     def _rows_once(self, world: World) -> None:
-        """At no moment does a reader who lists the location see rows twice, or the rows of two queries."""
-        seen = self._visible(world)
-        bodies = Counter(seen.values())
-        twice = [body.decode() for body, times in bodies.items() if times > 1]
-        if twice:
-            raise Violation("I2", f"{twice[0]!r} lies at the location {bodies[twice[0].encode()]} times")
-        queries = {_query_of(body) for body in bodies}
-        if len(queries) > 1 and self.mode is not Mode.DIRECT:
-            raise Violation("I2", f"rows of the queries {sorted(queries)} lie at the location together")
+        rows_once(list(self._visible(world).values()), mixed=self.mode is Mode.DIRECT)
 
     def _published_whole(self, world: World) -> None:
         register = world.register(self.location)
@@ -107,14 +107,38 @@ class Invariants:
         manifest = manifest_of(world, publication)
         if sorted(each.source for each in manifest.files) != sorted(query.files) and not publication.restored:
             raise Violation("I2", "the publication's files are not those of its query's data manifest")
+        version = self.versions.get(publication.generation, 0)
+        if query.read < version or (publication.reusable and version and query.read != version):
+            raise Violation("R1", f"a publication for upstream v{version} has rows of v{query.read}")
         if register.state in (State.PUBLISHING, State.BLOCKED):
             return
-        wanted = Counter((each.key, publication.query_id) for each in manifest.files)
-        found = Counter((key, _query_of(body)) for key, body in self._visible(world).items())
         if self.mode is Mode.DIRECT and register.state is not State.FREE:
             return  # it publishes into an empty location only: the files have been taken away
-        if found != wanted:
-            raise Violation("I8", f"readers find {sorted(found)} where {sorted(wanted)} are published")
+        visible = self._visible(world)
+        if visible.keys() != {each.key for each in manifest.files} or sorted(visible.values()) != written(query):
+            raise Violation("I8", f"readers find {visible} where {written(query)} are published")
+
+    def _nothing_needed_is_gone(self, world: World) -> None:
+        """Whoever collects garbage leaves what may still be published, and the kept results as they were."""
+        register = world.register(self.location)
+        if register is None:
+            return
+        if register.state is State.FREE:
+            for kept in register.kept:
+                found = sorted(held.body for key, held in world.objects.items() if key.startswith(kept.backup))
+                stolen = any(key.startswith(kept.backup) for key in world.stolen)
+                if not stolen and found != written(world.queries[kept.publication.query_id]):
+                    raise Violation("G1", f"{kept.backup} does not hold the files of fence {kept.publication.fence}")
+        if self.mode is Mode.DIRECT:
+            return
+        needed: tuple[tuple[str, str], ...] = ()
+        if register.state is State.RUNNING:
+            needed = tuple((key, key) for key in world.queries[register.current.accepted_query].files)
+        elif register.state is State.PUBLISHING and register.publication is not None:
+            needed = tuple((each.source, each.key) for each in manifest_of(world, register.publication).files)
+        for source, destination in needed:
+            if not any(key in world.objects or key in world.stolen for key in (source, destination)):
+                raise Violation("G1", f"{source} is still needed and neither it nor {destination} is there")
 
     def _visible(self, world: World) -> dict[str, bytes]:
         """What lies at the location, less what strangers wrote."""
@@ -158,6 +182,16 @@ class Invariants:
             raise Violation("I1", f"{len(world.queries)} queries ran where {self.queries} should")
 
 
+def rows_once(bodies: list[bytes], *, mixed: bool) -> None:
+    """A reader sees no row twice and, unless `mixed`, the rows of one query only."""
+    twice = [body.decode() for body, times in Counter(bodies).items() if times > 1]
+    if twice:
+        raise Violation("I2", f"{twice[0]!r} lies at the location more than once")
+    queries = {_query_of(body) for body in bodies}
+    if len(queries) > 1 and not mixed:
+        raise Violation("I2", f"rows of the queries {sorted(queries)} lie at the location together")
+
+
 @functools.lru_cache(10_000)
 def _decoded(body: bytes) -> Manifest:
     return decode(body, Manifest)
@@ -165,6 +199,11 @@ def _decoded(body: bytes) -> Manifest:
 
 def manifest_of(world: World, publication: Publication) -> Manifest:
     return _decoded(world.objects[publication.manifest].body)
+
+
+def written(query: Query) -> list[bytes]:
+    """What a query wrote into the files that its data manifest names."""
+    return sorted(rows(name, query.read) for name in query.files)
 
 
 def _query_of(body: bytes) -> str:

@@ -41,7 +41,14 @@ def etag(body: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One query of Athena's history. `files` are the keys that its data manifest names."""
+    """One query of Athena's history.
+
+    Args:
+        files: the keys that its data manifest names.
+        manifest: Athena tells where that manifest is.
+        known: False once Athena has forgotten the query.
+        read: the version of the upstream table that it read; a witness, which no caller is told.
+    """
 
     id: str
     token: str
@@ -50,6 +57,8 @@ class Query:
     kind: FailureKind | None = None
     files: tuple[str, ...] = ()
     manifest: bool = True
+    known: bool = True
+    read: int = field(default=0, repr=False, compare=False)
 
     @property
     def manifest_uri(self) -> str:
@@ -65,6 +74,8 @@ class Commit:
     fence: int
     query_id: str
     restored: bool
+    generation: str
+    reusable: bool
 
 
 @dataclass(slots=True)
@@ -81,6 +92,8 @@ class World:
         commits: every publication in the order of its commit.
         readable: (slot, fence) of publications that readers could once read.
         usurped: the fence under which an owner followed another without raising it.
+        lost: (slot, fence) of publications that were given up, because their files had vanished.
+        stolen: keys of our own objects that somebody else deleted.
     """
 
     objects: dict[str, Object] = field(default_factory=dict)
@@ -94,10 +107,12 @@ class World:
     commits: tuple[Commit, ...] = ()
     readable: frozenset[tuple[str, int]] = frozenset()
     usurped: int | None = None
+    lost: frozenset[tuple[str, int]] = frozenset()
+    stolen: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         if not self.foreign:
-            self.foreign = {STRANGE_KEY: self.put(STRANGE_KEY, b"a stranger's rows")}
+            self.intrude(STRANGE_KEY)
 
     def copy(self) -> World:
         return World(
@@ -112,6 +127,8 @@ class World:
             self.commits,
             self.readable,
             self.usurped,
+            self.lost,
+            self.stolen,
         )
 
     def perform(self, effect: Effect[Any]) -> Any:
@@ -123,6 +140,22 @@ class World:
     def put(self, key: str, body: bytes, metadata: tuple[tuple[str, str], ...] = ()) -> Object:
         self.objects[key] = written = Object(body, metadata, self.clock)
         return written
+
+    def intrude(self, key: str) -> None:
+        """A stranger writes an object, which nobody else may touch."""
+        self.foreign = {**self.foreign, key: self.put(key, b"a stranger's rows")}
+
+    def leave(self, key: str) -> None:
+        """A stranger takes his object away again."""
+        self.foreign = {other: found for other, found in self.foreign.items() if other != key}
+        del self.objects[key]
+
+    def steal(self, prefix: str) -> None:
+        """Somebody, such as a lifecycle rule, deletes what is ours."""
+        doomed = [key for key in self.objects if key.startswith(prefix) and key not in self.foreign]
+        for key in doomed:
+            del self.objects[key]
+        self.stolen |= frozenset(doomed)
 
     def listing(self, prefix: str) -> tuple[effects.ListedObject, ...]:
         return tuple(
@@ -198,7 +231,7 @@ class World:
 
     def _poll(self, effect: effects.PollQuery) -> QueryStatus | effects.QueryMissing:
         query = self.queries.get(effect.query_id)
-        if query is None:
+        if query is None or not query.known:
             return effects.QueryMissing()
         if query.state is QueryState.SUCCEEDED:
             return QueryStatus(query.state, data_manifest=query.manifest_uri if query.manifest else None)
@@ -219,17 +252,38 @@ class World:
     def active(self) -> Iterator[Query]:
         return (query for query in self.queries.values() if query.state is QueryState.ACTIVE)
 
-    def succeed(self, query: Query, *, orphan: bool = False, foreign: str | None = None) -> None:
-        """The query writes its rows as of now. `orphan`: an internal restart leaves a file that no manifest names."""
-        names = [f"{query.parameters.staging}{query.id}-{index}" for index in range(self.files_per_query)]
+    def succeed(
+        self,
+        query: Query,
+        *,
+        orphan: bool = False,
+        foreign: str | None = None,
+        manifest: bool = True,
+        files: int | None = None,
+        read: int | None = None,
+    ) -> None:
+        """The query writes its rows, and ends.
+
+        Args:
+            orphan: an internal restart leaves a file that no manifest names.
+            foreign: a key that the data manifest names although the query did not write it.
+            manifest: Athena tells where the data manifest is.
+            files: how many the query writes, if not as many as every other.
+            read: the version of the upstream table that it read; None: the present one.
+        """
+        version = self.upstream if read is None else read
+        count = self.files_per_query if files is None else files
+        names = [f"{query.parameters.staging}{query.id}-{index}" for index in range(count)]
         for name in names:
-            self.put(name, rows(name, self.upstream))
+            self.put(name, rows(name, version))
         if orphan:
             name = f"{query.parameters.staging}{query.id}-orphan"
-            self.put(name, rows(name, self.upstream))
+            self.put(name, rows(name, version))
         if foreign is not None:
             names.append(foreign)
-        self.queries[query.id] = replace(query, state=QueryState.SUCCEEDED, files=tuple(names))
+        self.queries[query.id] = replace(
+            query, state=QueryState.SUCCEEDED, files=tuple(names), manifest=manifest, read=version
+        )
         self.results[query.manifest_uri] = "".join(f"s3://lake/{name}\n" for name in names).encode()
 
     def fail(self, query: Query, kind: FailureKind, *, partial: bool) -> None:
@@ -259,8 +313,20 @@ class World:
             return
         slot = key.removesuffix("register.json")
         if earlier is None or (earlier.fence, earlier.request) != (named.fence, named.request):
-            self.commits += (Commit(slot, named.request, named.fence, named.query_id, named.restored is not None),)
-        if after.state is not State.PUBLISHING and not named.lost:
+            self.commits += (
+                Commit(
+                    slot,
+                    named.request,
+                    named.fence,
+                    named.query_id,
+                    named.restored is not None,
+                    named.generation,
+                    named.reusable,
+                ),
+            )
+        if named.lost:
+            self.lost |= {(slot, named.fence)}
+        elif after.state is not State.PUBLISHING:
             self.readable |= {(slot, named.fence)}
 
 

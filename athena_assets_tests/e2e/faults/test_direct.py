@@ -154,6 +154,20 @@ def test_an_object_that_is_not_the_querys_blocks_the_slot(lake: Lake) -> None:
     assert register.publication is None
 
 
+def test_what_lies_there_after_a_query_that_succeeded_is_never_cleaned_up(lake: Lake) -> None:
+    target = lake.target(mode="direct", clean_after_failure=True, query="SELECT n FROM numbers WHERE n < 0")
+    hold = lake.aws.faults.hold_queries(sql_contains=target.name)
+    caller = ThreadCaller(lake.publisher(), target).start()
+    wait_until(lambda: lake.aws.faults.held(hold), "the query is held")
+    key = parse_location(target.location).prefix + "stranger"
+    lake.s3.put_object(Bucket=lake.bucket, Key=key, Body=b"precious")
+    lake.aws.faults.release(hold)
+    assert isinstance(caller.join().error, errors.DirtyLocation)
+    assert [each.state for each in lake.queries(target.location)] == ["SUCCEEDED"]
+    assert state(lake, target.location) == "blocked"
+    assert lake.s3.get_object(Bucket=lake.bucket, Key=key)["Body"].read() == b"precious"
+
+
 @pytest.fixture
 def owner(lake: Lake) -> Iterator[ProcessCaller]:
     with processes(lake, 1, PATIENT) as callers:
