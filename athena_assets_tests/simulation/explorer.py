@@ -32,6 +32,7 @@ WRITES = (
     effects.DeleteObject,
     effects.StartQuery,
     effects.StopQuery,
+    effects.MovePointer,
 )
 # Their answers can't change once the protocol can ask for them, so that no other order of them is another behaviour.
 SETTLED = (effects.CountRows, effects.ReadUri)
@@ -463,6 +464,7 @@ class Names:
         yield from sorted(self._parted(query) for query in world.queries.values())
         yield from sorted(self._parted(effect) for effect in node.pending)
         yield self._parted(tuple(world.tokens.items()))
+        yield self._parted(tuple(sorted(world.tables.items(), key=repr)))
         yield self._parted((world.upstream, world.commits, world.readable))
 
     def _parted(self, value: Any) -> tuple[int, tuple[str, ...]]:

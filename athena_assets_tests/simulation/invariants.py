@@ -67,6 +67,7 @@ class Invariants:
         self._rows_once(world)
         self._published_whole(world)
         self._nothing_needed_is_gone(world)
+        self._sent_to_one_whole_result(world)
 
     def commits(self, world: World) -> list[Commit]:
         slot = keys.slot_prefix(self.location)
@@ -91,7 +92,8 @@ class Invariants:
                 raise Violation("I7", f"{key}, which a stranger wrote, was overwritten or deleted")
 
     def _rows_once(self, world: World) -> None:
-        rows_once(list(self._visible(world).values()), mixed=self.mode is Mode.DIRECT)
+        if self.mode is not Mode.POINTER:  # there nobody lists the location
+            rows_once(list(self._visible(world).values()), mixed=self.mode is Mode.DIRECT)
 
     def _published_whole(self, world: World) -> None:
         register = world.register(self.location)
@@ -110,11 +112,11 @@ class Invariants:
         version = self.versions.get(publication.generation, 0)
         if query.read < version or (publication.reusable and version and query.read != version):
             raise Violation("R1", f"a publication for upstream v{version} has rows of v{query.read}")
-        if register.state in (State.PUBLISHING, State.BLOCKED):
+        if publication.directory is None and register.state in (State.PUBLISHING, State.BLOCKED):
             return
         if self.mode is Mode.DIRECT and register.state is not State.FREE:
             return  # it publishes into an empty location only: the files have been taken away
-        visible = self._visible(world)
+        visible = self._visible(world, publication.directory)
         if visible.keys() != {each.key for each in manifest.files} or sorted(visible.values()) != written(query):
             raise Violation("I8", f"readers find {visible} where {written(query)} are published")
 
@@ -140,12 +142,26 @@ class Invariants:
             if not any(key in world.objects or key in world.stolen for key in (source, destination)):
                 raise Violation("G1", f"{source} is still needed and neither it nor {destination} is there")
 
-    def _visible(self, world: World) -> dict[str, bytes]:
-        """What lies at the location, less what strangers wrote."""
+    def _sent_to_one_whole_result(self, world: World) -> None:
+        """Pointer mode: whoever asks Glue at this moment is sent to all files of one publication, and to no other."""
+        if world.set_back is not None:
+            raise Violation("I5", f"a lower fence has overwritten {world.set_back} in Glue")
+        queries = {each.query_id for each in self.commits(world)}
+        for pointer in world.tables.values():
+            if pointer.fence is None or pointer.location is None:
+                continue
+            found = sorted(
+                self._visible(world, pointer.location.removeprefix(f"s3://{self.location.bucket}/")).values()
+            )
+            if not any(found == written(world.queries[query]) for query in queries):
+                raise Violation("I3", f"Glue sends readers to {pointer.location}, where they find {found}")
+
+    def _visible(self, world: World, prefix: str | None = None) -> dict[str, bytes]:
+        """What lies under a prefix, by default the location, less what strangers wrote."""
         return {
             key: found.body
             for key, found in world.objects.items()
-            if key.startswith(self.location.prefix) and key not in world.foreign
+            if key.startswith(prefix or self.location.prefix) and key not in world.foreign
         }
 
     # --- when a caller ends ------------------------------------------------------------------------------------------

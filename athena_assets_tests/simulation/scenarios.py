@@ -88,6 +88,15 @@ OLDER, OLD, A, B, C = (request(name, TARGET) for name in ("older", "old", "a", "
 OTHER = request("b", target(query="SELECT m FROM sales.orders"))
 DIRECT = tuple(request(name, target(mode="direct")) for name in ("a", "b"))
 CLEANED = tuple(request(name, target(mode="direct", clean_after_failure=True)) for name in ("a", "b"))
+POINTED = tuple(request(name, target(mode="pointer")) for name in ("a", "b"))
+IN_GLUE = tuple(request(name, target(mode="pointer", glue_table="marts.daily")) for name in ("a", "b"))
+BY_PARTITION = tuple(
+    replace(
+        request(name, target(mode="pointer", glue_table="marts.daily", location="s3://lake/marts/${partition}/")),
+        partition="daily",
+    )
+    for name in ("a", "b")
+)
 
 
 def forced(wish: Request) -> Request:
@@ -102,6 +111,7 @@ def scenario(
     world: World | None = None,
     pending: tuple[Effect[Any], ...] = (),
     beside: Callable[[], Program] | None = None,
+    glue: bool = False,
     queries: int = 1,
     **faults: int,
 ) -> Scenario:
@@ -118,7 +128,7 @@ def scenario(
         name=name,
         location=LOCATION,
         programs=lambda: (*(caller(wish) for wish in wishes), *((beside(),) if beside is not None else ())),
-        world=lambda: (world or World(files_per_query=files)).copy(),
+        world=lambda: (world or World(files_per_query=files, glue=glue)).copy(),
         faults={Fault[fault.upper()]: times for fault, times in faults.items()},
         fixed=frozenset(
             {each for versions in generations.values() for each in versions.values()}
@@ -178,6 +188,8 @@ SMALL: dict[str, Callable[[], Scenario]] = {
         "gc beside a publication", A, beside=collector, world=replaced(), queries=2
     ),
     "direct": lambda: scenario("direct", *DIRECT, mode=Mode.DIRECT, expiry=1),
+    "pointer": lambda: scenario("pointer", *POINTED, mode=Mode.POINTER, expiry=1),
+    "pointer with Glue": lambda: scenario("pointer with Glue", *IN_GLUE, mode=Mode.POINTER, glue=True, lost=1),
 }
 """Explored by `make test`."""
 
@@ -208,6 +220,28 @@ LARGE: dict[str, Callable[[], Scenario]] = {
     ),
     "gc beside a crash": lambda: scenario(
         "gc beside a crash", A, beside=collector, world=replaced(), crash=1, queries=2
+    ),
+    "pointer: crashes": lambda: scenario("pointer: crashes", *POINTED, mode=Mode.POINTER, crash=1, orphan=1),
+    "pointer with Glue: crashes": lambda: scenario(
+        "pointer with Glue: crashes", *IN_GLUE, mode=Mode.POINTER, glue=True, crash=1, lost=1
+    ),
+    "pointer with Glue: late writes": lambda: scenario(
+        "pointer with Glue: late writes",
+        *map(forced, IN_GLUE),
+        mode=Mode.POINTER,
+        glue=True,
+        late=1,
+        expiry=1,
+        queries=2,
+    ),
+    "pointer by partition: late writes": lambda: scenario(
+        "pointer by partition: late writes",
+        *map(forced, BY_PARTITION),
+        mode=Mode.POINTER,
+        glue=True,
+        late=1,
+        expiry=1,
+        queries=2,
     ),
     "direct: crashes": lambda: scenario("direct: crashes", *DIRECT, mode=Mode.DIRECT, crash=1, lost=1),
     "direct: late writes": lambda: scenario("direct: late writes", *DIRECT, mode=Mode.DIRECT, late=1, expiry=1),

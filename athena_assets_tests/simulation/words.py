@@ -38,6 +38,12 @@ def say(value: Any) -> str:
             return f"poll {short(query_id)}"
         case effects.StopQuery(query_id):
             return f"stop {short(query_id)}"
+        case effects.ReadPointer(table):
+            return f"read where {table} points"
+        case effects.MovePointer(table, location, _, fence):
+            return f"point {table} at {tail(location)}, fence {fence}"
+        case effects.Pointer():
+            return f"at fence {value.fence}"
         case effects.QueryStarted(query_id):
             return f"query {short(query_id)}"
         case effects.QueryStatus(state):

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from athena_assets.core import effects, keys
-from athena_assets.core.effects import Effect, QueryState, QueryStatus
+from athena_assets.core.effects import Effect, Pointer, QueryState, QueryStatus
 from athena_assets.core.generation import UpstreamVersion
 from athena_assets.core.location import Location
-from athena_assets.core.register import FailureKind, Register, StartParameters, State, decode_register
+from athena_assets.core.register import FailureKind, GlueTable, Register, StartParameters, State, decode_register
 
 RESULTS = "s3://results/"
 STRANGE_KEY = "marts/other/strangers"  # where a stranger keeps rows of his own, outside the location
@@ -94,6 +94,9 @@ class World:
         usurped: the fence under which an owner followed another without raising it.
         lost: (slot, fence) of publications that were given up, because their files had vanished.
         stolen: keys of our own objects that somebody else deleted.
+        tables: where Glue sends the readers of a table, or of a partition of it.
+        glue: publications are not readable before Glue sends readers there.
+        set_back: the fence of a table's pointer that a lower one overwrote.
     """
 
     objects: dict[str, Object] = field(default_factory=dict)
@@ -109,6 +112,9 @@ class World:
     usurped: int | None = None
     lost: frozenset[tuple[str, int]] = frozenset()
     stolen: frozenset[str] = frozenset()
+    tables: dict[GlueTable, Pointer] = field(default_factory=dict)
+    glue: bool = False
+    set_back: int | None = None
 
     def __post_init__(self) -> None:
         if not self.foreign:
@@ -129,6 +135,9 @@ class World:
             self.usurped,
             self.lost,
             self.stolen,
+            dict(self.tables),
+            self.glue,
+            self.set_back,
         )
 
     def perform(self, effect: Effect[Any]) -> Any:
@@ -159,7 +168,7 @@ class World:
 
     def listing(self, prefix: str) -> tuple[effects.ListedObject, ...]:
         return tuple(
-            effects.ListedObject(key, len(found.body), found.etag)
+            effects.ListedObject(key, len(found.body), found.etag, found.modified)
             for key, found in sorted(self.objects.items())
             if key.startswith(prefix)
         )
@@ -213,6 +222,33 @@ class World:
         if found.etag != effect.etag:
             return effects.Refused(412, "PreconditionFailed")
         del self.objects[effect.key]
+        return effects.Done()
+
+    # --- Glue --------------------------------------------------------------------------------------------------------
+
+    def _read_pointer(self, effect: effects.ReadPointer) -> Pointer | effects.Absent:
+        whole = self.tables.get(replace(effect.table, value=None))
+        if whole is None or effect.table.value is None:
+            return whole or effects.Absent()
+        return self.tables.get(effect.table, Pointer(whole.root, None))
+
+    def _move_pointer(self, effect: effects.MovePointer) -> effects.Done | effects.Refused:
+        """A table has a version, which the caller must know; a partition has none."""
+        table = replace(effect.table, value=None)
+        found = self.tables.get(table)
+        moved = Pointer(table.root, effect.location, "1", effect.slot, effect.fence)
+        if (found is None) != (effect.expected is None):
+            return effects.Refused(409, "AlreadyExistsException" if found else "EntityNotFoundException")
+        if found is None:
+            self.tables[table] = moved if effect.table.value is None else Pointer(table.root, table.root, "1")
+        elif effect.table.value is not None:
+            self.tables[effect.table] = replace(moved, version=None)
+        elif effect.expected is None or effect.expected.version != found.version:
+            return effects.Refused(409, "ConcurrentModificationException")
+        else:
+            if found.fence is not None and found.fence > effect.fence:
+                self.set_back = found.fence
+            self.tables[table] = replace(moved, version=str(int(found.version or 0) + 1))
         return effects.Done()
 
     # --- Athena ------------------------------------------------------------------------------------------------------
@@ -326,8 +362,11 @@ class World:
             )
         if named.lost:
             self.lost |= {(slot, named.fence)}
-        elif after.state is not State.PUBLISHING:
+        elif after.state is not State.PUBLISHING and (not self.glue or self._pointed_at(named.fence)):
             self.readable |= {(slot, named.fence)}
+
+    def _pointed_at(self, fence: int) -> bool:
+        return any(pointer.fence is not None and pointer.fence >= fence for pointer in self.tables.values())
 
 
 def rows(name: str, upstream: int) -> bytes:
@@ -353,4 +392,6 @@ _PERFORM: dict[type[Effect[Any]], Any] = {
     effects.StopQuery: World._stop,
     effects.CountRows: World._count,
     effects.ResolveUpstreams: World._resolve,
+    effects.ReadPointer: World._read_pointer,
+    effects.MovePointer: World._move_pointer,
 }
