@@ -164,7 +164,7 @@ def test_what_lies_there_after_a_query_that_succeeded_is_never_cleaned_up(lake: 
     lake.aws.faults.release(hold)
     assert isinstance(caller.join().error, errors.DirtyLocation)
     assert [each.state for each in lake.queries(target.location)] == ["SUCCEEDED"]
-    assert state(lake, target.location) == "blocked"
+    assert lake.state(target.location) == "blocked"
     assert lake.s3.get_object(Bucket=lake.bucket, Key=key)["Body"].read() == b"precious"
 
 
