@@ -85,6 +85,10 @@ class RegisterUnreadable(AthenaAssetsError):
     """The register or a manifest is damaged, of a newer schema version, or not what we wrote."""
 
 
+class ChainBroken(AthenaAssetsError):
+    """Whether a request has published long ago can't be told: manifests are gone. It must not publish a second time."""
+
+
 class PublicationLost(AthenaAssetsError):
     """A committed file exists neither in staging nor at its destination; the next request runs the query anew."""
 

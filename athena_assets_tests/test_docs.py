@@ -357,6 +357,17 @@ def register_unreadable(sales: Sales) -> Iterator[Callable[[], object]]:
     yield lambda: sales.publisher().unload(sales.target())
 
 
+def chain_broken(sales: Sales) -> Iterator[Callable[[], object]]:
+    target, publisher = sales.target(), sales.publisher()
+    publisher.unload(target)
+    sales.prolong(target.location, 40)
+    for fence in range(1, 41):
+        sales.s3.delete_object(
+            Bucket="lake", Key=keys.manifest_key(parse_location("s3://lake/published/daily/"), fence, 1)
+        )
+    yield lambda: publisher.unload(target, request_id="run-7")
+
+
 def publication_lost(sales: Sales) -> Iterator[Callable[[], object]]:
     def delete(effect: Effect[Any]) -> None:
         if isinstance(effect, CopyObject):
@@ -482,6 +493,7 @@ SCENARIOS = (
     access_denied,
     register_vanished,
     register_unreadable,
+    chain_broken,
     publication_lost,
     not_kept,
     not_blocked,

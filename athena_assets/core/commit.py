@@ -97,26 +97,15 @@ def commit(tenure: Tenure, status: QueryStatus, staged: tuple[ListedObject, ...]
     slot, attempt, before = tenure.slot, tenure.register.current, tenure.register
     direct = attempt.settings.mode is Mode.DIRECT
     removes, backup = ((), None) if direct else (yield from _replaced(slot, before))
-    manifest = Manifest(
-        slot=str(slot),
-        generation=attempt.generation,
-        request=attempt.request,
-        query_id=attempt.accepted_query,
-        fence=before.fence,
-        attempt=attempt.number,
-        staging=attempt.staging,
-        files=tuple(ManifestFile(each.key, each.etag, each.size, each.key) for each in staged)
+    files = (
+        tuple(ManifestFile(each.key, each.etag, each.size, each.key) for each in staged)
         if direct
-        else planned_files(staged, slot.location, attempt.staging, before.fence, attempt.number),
-        removes=removes,
-        replaces=None if before.publication is None else before.publication.manifest,
-        settings=attempt.settings,
+        else planned_files(staged, slot.location, attempt.staging, before.fence, attempt.number)
     )
     key = keys.manifest_key(slot.location, before.fence, attempt.number)
     rows = yield from perform(CountRows(attempt.accepted_query))
     reusable = yield from _still_reusable(attempt)
     yield from tenure.keep()
-    yield from write_once(slot, key, manifest)
     publication = Publication(
         generation=attempt.generation,
         definition=attempt.definition,
@@ -126,14 +115,24 @@ def commit(tenure: Tenure, status: QueryStatus, staged: tuple[ListedObject, ...]
         fence=before.fence,
         attempt=attempt.number,
         manifest=key,
-        files=len(manifest.files),
-        bytes=sum(file.size for file in manifest.files),
+        files=len(files),
+        bytes=sum(file.size for file in files),
         rows=rows,
         at=tenure.date,
         reusable=reusable,
         statistics=status.statistics,
         workgroup=attempt.starts[0].workgroup,
     )
+    manifest = Manifest(
+        slot=str(slot),
+        publication=publication,
+        staging=attempt.staging,
+        files=files,
+        removes=removes,
+        replaces=before.remembered[: register.HISTORY],
+        settings=attempt.settings,
+    )
+    yield from write_once(slot, key, manifest)
     if direct and attempt.settings.glue is None:
         yield from tenure.change(register.committed_in_place, publication=publication)
     else:

@@ -13,7 +13,7 @@ from athena_assets.core.codec import SCHEMA
 from athena_assets.core.effects import ListedObject
 from athena_assets.core.keys import published_name
 from athena_assets.core.location import Location
-from athena_assets.core.register import PublishSettings
+from athena_assets.core.register import Publication, PublishSettings
 
 MAX_COPY_BYTES = 5 * 1024**3  # one CopyObject; S3 API reference, CopyObject
 
@@ -44,16 +44,14 @@ class RemovedFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
+    """One published result. `replaces`: the publications before it, newest first, as its register remembered them."""
+
     slot: str
-    generation: str
-    request: str
-    query_id: str
-    fence: int
-    attempt: int
+    publication: Publication
     staging: str
     files: tuple[ManifestFile, ...]
     removes: tuple[RemovedFile, ...]
-    replaces: str | None
+    replaces: tuple[Publication, ...]
     settings: PublishSettings
     schema: int = SCHEMA
 
@@ -65,7 +63,8 @@ class Manifest:
         return size == self.files[index].size and metadata == {**metadata, **self.copy_metadata(index)}
 
     def _mark(self, index: int) -> str:
-        return f"{self.fence}-{self.attempt}-{index}-{self.files[index].source_etag.strip(chr(34))}"
+        own = self.publication
+        return f"{own.fence}-{own.attempt}-{index}-{self.files[index].source_etag.strip(chr(34))}"
 
 
 _SLOT, _SOURCE = "athena-assets-slot", "athena-assets-source"

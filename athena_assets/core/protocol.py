@@ -14,6 +14,7 @@ from athena_assets.core import attempt as attempts
 from athena_assets.core import keys, policy, register
 from athena_assets.core.answers import Expectation, answered_by, describe, in_flight
 from athena_assets.core.attempt import Failed
+from athena_assets.core.chain import find
 from athena_assets.core.commit import check_before_start, commit
 from athena_assets.core.effects import (
     DrawFraction,
@@ -28,7 +29,7 @@ from athena_assets.core.effects import (
 )
 from athena_assets.core.generation import UpstreamVersion, generation_fingerprint, request_token
 from athena_assets.core.location import Location
-from athena_assets.core.register import Attempt, Failure, Mode, Owner, Register, State
+from athena_assets.core.register import Attempt, Failure, Mode, Owner, Publication, Register, State
 from athena_assets.core.request import Outcome, Request, Skipped
 from athena_assets.core.statement import Label, readdress
 from athena_assets.core.swap import project
@@ -50,6 +51,7 @@ class Caller:
         self._generation = ""
         self._fresh = False  # nothing has made us wait since the upstream versions were read
         self._since: int | None = None  # a publication with this fence or a higher one was in flight when we came
+        self._searched = 0 if request.may_be_retry else None  # no publication up to this fence is our request's
         self._known = False  # there was a register when we last looked
         self._adopted: int | None = None  # the fence under which we finished somebody else's attempt
         self._waited = 0.0
@@ -75,8 +77,10 @@ class Caller:
             self._known = found is not None
             if self._since is None:
                 self._since = in_flight(found)
+            if self._searched is None:
+                self._searched = _newest(found)  # a new request has published nothing before its first look
             if found is not None and found.state is not State.PUBLISHING:
-                answer = answered_by(found, self._expectation())
+                answer = answered_by(found, self._expectation(), (yield from self._own_publication(found)))
                 if answer is not None:
                     return answer
             if (found is None or found.state is State.FREE) and not self._fresh:
@@ -96,6 +100,16 @@ class Caller:
             except LeaseLost:
                 yield from perform(Report("superseded", "another owner holds the slot; waiting for its result"))
             self._fresh = False
+
+    def _own_publication(self, found: Register) -> Effects[Publication | None]:
+        """What our request has published, though it may be long ago: a commit's reply may have been lost.
+
+        Between two looks the register forgets only what has 32 others after it, so that the chain is hardly ever read.
+        """
+        own = yield from find(self.slot, found.remembered, self.request.id, above=self._searched or 0)
+        if own is None:
+            self._searched = _newest(found)
+        return own
 
     def _check_first_use(self) -> Effects[None]:
         """No register, but manifests: it was lost. Fences that start again could let an old owner publish."""
@@ -308,3 +322,8 @@ class Caller:
             query_id=query_id,
             next_step=next_step,
         )
+
+
+def _newest(found: Register | None) -> int:
+    """The fence of the current publication."""
+    return 0 if found is None or found.publication is None else found.publication.fence

@@ -14,7 +14,7 @@ from enum import StrEnum
 from athena_assets.core.codec import SCHEMA, UnreadableRegister, decode
 from athena_assets.core.generation import UpstreamVersion
 
-HISTORY = 32  # publications that the register itself remembers
+HISTORY = 32  # publications before the current one that the register itself remembers
 
 
 class State(StrEnum):
@@ -220,6 +220,11 @@ class Register:
     schema: int = SCHEMA
 
     @property
+    def remembered(self) -> tuple[Publication, ...]:
+        """The publications that the register knows, newest first; older ones are down the chain of manifests."""
+        return (() if self.publication is None else (self.publication,)) + self.history
+
+    @property
     def current(self) -> Attempt:
         """The attempt, in the states that have one."""
         assert self.attempt is not None
@@ -303,8 +308,8 @@ def restored(
 def _with_publication(before: Register, publication: Publication, backup: str | None) -> Register:
     previous = before.publication
     assert previous is None or publication.fence > previous.fence
-    history = before.history if previous is None else (previous, *before.history)[:HISTORY]
     kept = before.kept if previous is None or backup is None else (Kept(previous, backup), *before.kept)
+    history = before.remembered[:HISTORY]
     return replace(before, publication=publication, history=history, kept=kept, failure=None)
 
 

@@ -7,10 +7,11 @@ from dataclasses import replace
 from athena_assets import errors
 from athena_assets.core import keys, policy, register
 from athena_assets.core.answers import describe
+from athena_assets.core.chain import find
 from athena_assets.core.commit import removals, write_once
 from athena_assets.core.contents import not_ours, survey
-from athena_assets.core.effects import DrawId, Effects, ListedObject, ListObjects, Report, perform
-from athena_assets.core.manifest import Manifest, RemovedFile, planned_files
+from athena_assets.core.effects import DrawId, Effects, ListObjects, Report, perform
+from athena_assets.core.manifest import Manifest, planned_files
 from athena_assets.core.register import Kept, Owner, Publication, PublishSettings, Register, State
 from athena_assets.core.slot import Slot
 from athena_assets.core.swap import project
@@ -19,22 +20,23 @@ from athena_assets.core.tenure import LeaseLost, Seen, Tenure, answered, look, w
 RESTORE = 0  # the attempt number of a publication that no attempt made
 
 
-def restore(slot: Slot, *, fence: int, owner: Owner, lease: float) -> Effects[Publication]:
+def restore(slot: Slot, *, fence: int, owner: Owner, lease: float, may_be_retry: bool = True) -> Effects[Publication]:
     """Publishes the kept result whose fence was `fence`; the present one is kept in its stead.
 
-    Calling it again with the same request id finds what the first call did.
+    Calling it again with the same request id finds what the first call did. `may_be_retry`: there may be a first call.
 
     Raises:
         NotKept: no such result is kept, or not all of its files are there.
         SlotBusy: somebody holds the slot, or has just changed it.
         LocationNotEmpty: foreign objects lie under the location.
+        ChainBroken: nothing tells whether a first call has published.
     """
     seen = yield from look(slot)
     found = seen.register
-    if found is not None:
-        for done in (found.publication, *found.history):
-            if done is not None and done.request == owner.request and found.state is State.FREE:
-                return done
+    if found is not None and found.state is State.FREE and may_be_retry:
+        done = yield from find(slot, found.remembered, owner.request, above=0)
+        if done is not None:
+            return done
     if found is not None and found.state is State.BLOCKED and found.failure is not None:
         raise policy.failure_error(slot, found.failure)
     if found is not None and found.state is not State.FREE:
@@ -55,18 +57,26 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float) -> Effects[Pu
     keep = len(found.kept)  # one leaves, one comes
     removes, backup = removals(slot, found.publication, contents.current, contents.stray, keep)
     key = keys.restore_manifest_key(slot.location, found.fence + 1, (yield from perform(DrawId())))
-    manifest = _manifest(slot, found, kept, files, removes, owner.request)
-    yield from write_once(slot, key, manifest)
     publication = replace(
         kept.publication,
         request=owner.request,
         run=owner.run,
-        fence=manifest.fence,
+        fence=found.fence + 1,
         attempt=RESTORE,
         manifest=key,
         at=seen.date,
         restored=kept.publication.fence,
     )
+    manifest = Manifest(
+        slot=str(slot),
+        publication=publication,
+        staging=kept.backup,
+        files=planned_files(files, slot.location, kept.backup, publication.fence, RESTORE),
+        removes=removes,
+        replaces=found.remembered[: register.HISTORY],
+        settings=PublishSettings(keep_previous=keep),
+    )
+    yield from write_once(slot, key, manifest)
     taken = yield from _commit(slot, seen, owner, lease, publication, backup)
     yield from perform(Report("committed", f"the result of fence {fence} again, as fence {publication.fence}"))
     try:
@@ -111,30 +121,6 @@ def _busy(slot: Slot, found: Register) -> errors.SlotBusy:
         owner=describe(found),
         query_id=query_id,
         next_step="Restore when it is free; if its owner is dead, the next `unload` (or `takeover`) finishes its work.",
-    )
-
-
-def _manifest(
-    slot: Slot,
-    found: Register,
-    kept: Kept,
-    files: tuple[ListedObject, ...],
-    removes: tuple[RemovedFile, ...],
-    request: str,
-) -> Manifest:
-    old, fence = kept.publication, found.fence + 1
-    return Manifest(
-        slot=str(slot),
-        generation=old.generation,
-        request=request,
-        query_id=old.query_id,
-        fence=fence,
-        attempt=RESTORE,
-        staging=kept.backup,
-        files=planned_files(files, slot.location, kept.backup, fence, RESTORE),
-        removes=removes,
-        replaces=None if found.publication is None else found.publication.manifest,
-        settings=PublishSettings(keep_previous=len(found.kept)),
     )
 
 

@@ -141,8 +141,8 @@ OTHER_FILES = tuple(replace(file, source_etag='"other"') for file in MANIFEST.fi
         (10, MANIFEST.copy_metadata(1)),
         (10, replace(MANIFEST, slot="s3://lake/marts/daily_old/").copy_metadata(0)),
         (10, replace(MANIFEST, slot=str(Location("pond", LOCATION.prefix))).copy_metadata(0)),
-        (10, replace(MANIFEST, fence=8).copy_metadata(0)),
-        (10, replace(MANIFEST, attempt=2).copy_metadata(0)),
+        (10, replace(MANIFEST, publication=replace(MANIFEST.publication, fence=8)).copy_metadata(0)),
+        (10, replace(MANIFEST, publication=replace(MANIFEST.publication, attempt=2)).copy_metadata(0)),
         (10, replace(MANIFEST, files=OTHER_FILES).copy_metadata(0)),
     ],
 )
