@@ -65,6 +65,10 @@ class LocationNotEmpty(AthenaAssetsError):
     """Objects that this system did not write lie under the location. They were not touched."""
 
 
+class LocationOverlaps(AthenaAssetsError):
+    """Another target publishes to a location above this one or inside it; their files would be each other's."""
+
+
 class OutcomeUnknown(AthenaAssetsError):
     """AWS gave no answer for so long that we can't say whether a write was applied. Nothing was deleted."""
 
@@ -99,6 +103,10 @@ class NotKept(AthenaAssetsError):
 
 class NotBlocked(AthenaAssetsError):
     """A repair was asked for a slot that needs none."""
+
+
+class NotRebuilt(AthenaAssetsError):
+    """The register needs no rebuilding, or nothing proves which publication is current."""
 
 
 class RequestConflict(AthenaAssetsError, ValueError):

@@ -18,6 +18,7 @@ from athena_assets.core.effects import Effects, ListedObject
 from athena_assets.core.generation import UpstreamVersion
 from athena_assets.core.location import Location
 from athena_assets.core.policy import LEASE_SECONDS
+from athena_assets.core.rebuild import Findings, examine, rebuild
 from athena_assets.core.register import Publication, Register
 from athena_assets.core.request import Published, Request, Reused, Skipped
 from athena_assets.core.restore import restore
@@ -217,6 +218,24 @@ class Publisher:
             "restore",
             lambda slot: restore(slot, fence=fence, owner=owner, lease=self._lease, may_be_retry=retry),
         )
+
+    def rebuild(self, location: Location, *, write: bool, publication: str | None = None) -> Findings:
+        """What is left of a slot whose register is gone or damaged; with `write`, the register is made anew from it.
+
+        Stop whatever publishes the slot first: an old owner can publish nothing afterwards, but its work is lost.
+
+        Args:
+            publication: the name of a candidate, where nothing proves which one is current.
+
+        Raises:
+            NotRebuilt: there is nothing to rebuild, or, with `write`, it can't be told which publication is current.
+            SlotBusy: somebody else wrote the register meanwhile.
+            PublicationLost: with `write`: the slot is free again, but files of the publication are gone.
+        """
+        owner = new_owner(uuid.uuid4().hex)
+        if not write:
+            return self._on(location, "rebuild", lambda slot: examine(slot, publication))[0]
+        return self._on(location, "rebuild", lambda slot: rebuild(slot, owner, self._lease, name=publication))
 
     def repair(self, location: Location, *, delete: Sequence[ListedObject] = ()) -> tuple[ListedObject, ...]:
         """Frees a blocked slot once its location is empty; returns what lies there.

@@ -322,6 +322,11 @@ def location_not_empty(sales: Sales) -> Iterator[Callable[[], object]]:
         yield lambda target=target: sales.publisher().unload(target)  # type: ignore[misc]
 
 
+def location_overlaps(sales: Sales) -> Iterator[Callable[[], object]]:
+    sales.publisher().unload(sales.target("all", location="s3://lake/published/"))
+    yield lambda: sales.publisher().unload(sales.target())
+
+
 def outcome_unknown(sales: Sales) -> Iterator[Callable[[], object]]:
     sales.aws.faults.add(Fault(Respond(503, "SlowDown"), "s3", "PutObject", "register.json", times=None))
     yield Clockwork(sales, sales.target()).publish
@@ -387,6 +392,21 @@ def not_kept(sales: Sales) -> Iterator[Callable[[], object]]:
 
 def not_blocked(sales: Sales) -> Iterator[Callable[[], object]]:
     yield lambda: sales.publisher().repair(parse_location("s3://lake/published/daily/"))
+
+
+def not_rebuilt(sales: Sales) -> Iterator[Callable[[], object]]:
+    location, publisher = parse_location("s3://lake/published/daily/"), sales.publisher()
+    publisher.unload(sales.target(), request_id="run-6")
+    yield lambda: publisher.rebuild(location, write=True)
+
+    def die(effect: Effect[Any]) -> None:
+        if isinstance(effect, effects.DeleteObject):
+            raise _OwnerDies
+
+    with pytest.raises(_OwnerDies):
+        Clockwork(sales, sales.target(keep_previous=0, reuse="never"), die).publish()
+    sales.s3.delete_object(Bucket="lake", Key=keys.register_key(location))
+    yield lambda: publisher.rebuild(location, write=True)
 
 
 def request_conflict(sales: Sales) -> Iterator[Callable[[], object]]:
@@ -488,6 +508,7 @@ SCENARIOS = (
     invalid_target,
     slot_busy,
     location_not_empty,
+    location_overlaps,
     outcome_unknown,
     service_unavailable,
     access_denied,
@@ -497,6 +518,7 @@ SCENARIOS = (
     publication_lost,
     not_kept,
     not_blocked,
+    not_rebuilt,
     request_conflict,
     workgroup_conflict,
     query_failed,

@@ -48,6 +48,7 @@ class Driver:
             effects.ReadUri: s3.read_uri,
             effects.WriteObject: s3.write,
             effects.ListObjects: s3.list,
+            effects.ListFolders: s3.list_folders,
             effects.HeadObject: s3.head,
             effects.CopyObject: s3.copy,
             effects.DeleteObject: s3.delete,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -16,6 +17,7 @@ from athena_assets.core.effects import (
     Done,
     HeadObject,
     ListedObject,
+    ListFolders,
     ListObjects,
     ObjectHead,
     ObjectRead,
@@ -83,7 +85,21 @@ class S3:
 
     def list_prefix(self, bucket: str, prefix: str) -> tuple[ListedObject, ...] | Unanswered:
         """Every object whose key begins with `prefix`; all pages are answered, or the whole is not."""
-        found: list[ListedObject] = []
+        pages = self._pages(bucket, prefix)
+        if isinstance(pages, Unanswered):
+            return pages
+        return tuple(
+            ListedObject(each["Key"], each["Size"], each["ETag"]) for page in pages for each in page.get("Contents", ())
+        )
+
+    def list_folders(self, effect: ListFolders) -> tuple[str, ...] | Unanswered:
+        pages = self._pages(self._bucket, effect.prefix, delimiter="/")
+        if isinstance(pages, Unanswered):
+            return pages
+        return tuple(each["Prefix"] for page in pages for each in page.get("CommonPrefixes", ()))
+
+    def _pages(self, bucket: str, prefix: str, delimiter: str | None = None) -> Sequence[Any] | Unanswered:
+        found = []
         token: str | None = None
         while True:
             answer = question(
@@ -92,6 +108,7 @@ class S3:
                 {
                     "Bucket": bucket,
                     "Prefix": prefix,
+                    "Delimiter": delimiter,
                     "ContinuationToken": token,
                     "ExpectedBucketOwner": self._owner,
                 },
@@ -100,9 +117,9 @@ class S3:
                 return Unanswered(f"HTTP {answer.status} {answer.code}")
             if isinstance(answer, Unanswered):
                 return answer
-            found += (ListedObject(each["Key"], each["Size"], each["ETag"]) for each in answer.get("Contents", ()))
+            found.append(answer)
             if not answer["IsTruncated"]:
-                return tuple(found)
+                return found
             token = answer["NextContinuationToken"]
 
     def head(self, effect: HeadObject) -> ObjectHead | Absent | Unanswered:

@@ -38,7 +38,10 @@ class BadUsage(errors.AthenaAssetsError):
 
 # The first that matches holds; every other error of ours is NEGATIVE.
 _EXITS: tuple[tuple[tuple[type[errors.AthenaAssetsError], ...], Exit], ...] = (
-    ((errors.InvalidTarget, errors.RequestConflict, errors.WorkgroupConflict, BadUsage), Exit.USAGE),
+    (
+        (errors.InvalidTarget, errors.LocationOverlaps, errors.RequestConflict, errors.WorkgroupConflict, BadUsage),
+        Exit.USAGE,
+    ),
     ((errors.SlotBusy,), Exit.BUSY),
     ((errors.AccessDenied, errors.ServiceUnavailable, errors.OutcomeUnknown), Exit.AWS),
     (
@@ -49,6 +52,7 @@ _EXITS: tuple[tuple[tuple[type[errors.AthenaAssetsError], ...], Exit], ...] = (
             errors.RegisterUnreadable,
             errors.RegisterVanished,
             errors.ChainBroken,
+            errors.NotRebuilt,
         ),
         Exit.ATTENTION,
     ),

@@ -7,25 +7,20 @@ from athena_assets.core import keys, register
 from athena_assets.core.codec import encode
 from athena_assets.core.contents import decode_manifest, not_ours, survey
 from athena_assets.core.effects import (
-    Absent,
     CountRows,
     Effects,
     ListedObject,
     ListObjects,
     QueryStatus,
-    ReadClock,
-    ReadObject,
     Report,
     ResolveUpstreams,
-    WriteObject,
-    Written,
     perform,
 )
 from athena_assets.core.manifest import MAX_COPY_BYTES, Manifest, ManifestFile, RemovedFile, planned_files
 from athena_assets.core.register import Attempt, Mode, Publication, Register
 from athena_assets.core.slot import Slot
 from athena_assets.core.target import UpstreamTable
-from athena_assets.core.tenure import Tenure, answered, send_again
+from athena_assets.core.tenure import Tenure, answered, create_once, vanished
 
 
 def check_before_start(tenure: Tenure) -> Effects[None]:
@@ -33,6 +28,7 @@ def check_before_start(tenure: Tenure) -> Effects[None]:
 
     Raises:
         LocationNotEmpty: foreign objects (staged), or any object at all (direct).
+        RegisterVanished: the slot's own files lie there, and its register has never published.
     """
     slot, settings = tenure.slot, tenure.register.current.settings
     if settings.mode is Mode.STAGED:
@@ -53,6 +49,8 @@ def _replaced(slot: Slot, before: Register) -> Effects[tuple[tuple[RemovedFile, 
     settings, previous = before.current.settings, before.publication
     contents = yield from survey(slot, previous)
     adopts = settings.adopt_existing and previous is None
+    if previous is None and contents.stray:
+        raise vanished(slot)  # what this slot has published is there, and the register does not know it
     if contents.neighbours:
         raise not_ours(slot, contents.neighbours[0].key)
     for found in contents.foreign:
@@ -155,22 +153,14 @@ def _still_reusable(attempt: Attempt) -> Effects[bool]:
 
 
 def write_once(slot: Slot, key: str, manifest: Manifest) -> Effects[None]:
-    """Creates the manifest. Lost reply or 412: read it back; it must be the very same."""
-    started = yield from perform(ReadClock())
-    tries = 0
-    while True:
-        answer = yield from perform(WriteObject(key, encode(manifest), None))
-        if isinstance(answer, Written):
-            return
-        stored = yield from answered(ReadObject(key), slot)
-        if not isinstance(stored, Absent):
-            if decode_manifest(slot, key, stored.body) == manifest:
-                return
-            raise errors.RegisterUnreadable(
-                slot,
-                f"the manifest s3://{slot.bucket}/{key} exists and is another's, under our own fence.",
-                not_done="It was left as it is and nothing was published.",
-                next_step="This happens after a register was deleted or restored: publish again for a new fence.",
-            )
-        yield from send_again(slot, f"writing {key}", answer, started, tries)
-        tries += 1
+    """Creates the manifest. Lost reply or 412: what stands there must be the very same."""
+    body = encode(manifest)
+    stored = yield from create_once(slot, key, body)
+    if stored != body and decode_manifest(slot, key, stored) != manifest:
+        raise errors.RegisterUnreadable(
+            slot,
+            f"the manifest s3://{slot.bucket}/{key} exists and is another's, under our own fence.",
+            not_done="It was left as it is and nothing was published.",
+            next_step="This happens after an old register was brought back: publish again for a new fence, or run "
+            "`athena-assets rebuild`.",
+        )

@@ -186,6 +186,13 @@ class ListObjects(Question[tuple[ListedObject, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
+class ListFolders(Question[tuple[str, ...]]):
+    """What begins with `prefix` and ends with the first slash after it, each once, over all pages."""
+
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
 class HeadObject(Question[ObjectHead | Absent]):
     key: str
 

@@ -20,13 +20,13 @@ from athena_assets.core.effects import (
     DrawFraction,
     DrawId,
     Effects,
-    ListObjects,
     ReadClock,
     Report,
     ResolveUpstreams,
     Sleep,
     perform,
 )
+from athena_assets.core.first_use import check_first_use, check_not_lost
 from athena_assets.core.generation import UpstreamVersion, generation_fingerprint, request_token
 from athena_assets.core.location import Location
 from athena_assets.core.register import Attempt, Failure, Mode, Owner, Publication, Register, State
@@ -34,7 +34,7 @@ from athena_assets.core.request import Outcome, Request, Skipped
 from athena_assets.core.statement import Label, readdress
 from athena_assets.core.swap import project
 from athena_assets.core.target import OnConflict
-from athena_assets.core.tenure import LeaseLost, Seen, Tenure, answered, look, vanished, write
+from athena_assets.core.tenure import LeaseLost, Seen, Tenure, look, vanished, write
 
 
 class Caller:
@@ -72,8 +72,8 @@ class Caller:
                 raise vanished(self.slot)
             if found is not None and found.state is State.BLOCKED and found.failure is not None:
                 raise policy.failure_error(self.slot, found.failure)
-            if found is None:
-                yield from self._check_first_use()
+            if found is None or (found.state is State.FREE and found.publication is None):
+                yield from self._check_not_lost(found)
             self._known = found is not None
             if self._since is None:
                 self._since = in_flight(found)
@@ -111,11 +111,13 @@ class Caller:
             self._searched = _newest(found)
         return own
 
-    def _check_first_use(self) -> Effects[None]:
-        """No register, but manifests: it was lost. Fences that start again could let an old owner publish."""
-        manifests = yield from answered(ListObjects(keys.manifest_root(self.slot.location)), self.slot)
-        if manifests and (yield from look(self.slot)).register is None:
-            raise vanished(self.slot)
+    def _check_not_lost(self, found: Register | None) -> Effects[None]:
+        """Before anything is written; unless the register has come, or gone on, since we looked."""
+        try:
+            yield from check_not_lost(self.slot, 1 if found is None else found.fence + 1)
+        except errors.RegisterVanished:
+            if (yield from look(self.slot)).register == found:
+                raise
 
     def _expectation(self) -> Expectation:
         return Expectation(
@@ -156,9 +158,11 @@ class Caller:
             return None
         tenure = Tenure(self.slot, taken)
         yield from perform(Report("acquired", f"fence {fence}"))
+        if taken.register is not None and taken.register.publication is None:
+            yield from check_first_use(tenure)
         try:
             yield from check_before_start(tenure)
-        except errors.LocationNotEmpty:
+        except (errors.LocationNotEmpty, errors.RegisterVanished):
             yield from tenure.change(register.released)
             raise
         failure = yield from self._run(tenure)
@@ -287,6 +291,8 @@ class Caller:
         self._take_over_at_once = False
         tenure = Tenure(self.slot, taken)
         yield from perform(Report("taken over", f"from {describe(found)}, state {found.state}"))
+        if found.state is State.SUBMITTING and found.publication is None:
+            yield from check_first_use(tenure)  # the dead owner may not have come to it
         if found.state is State.PUBLISHING:
             yield from project(tenure)
             self._adopted = found.publication.fence if found.publication else None

@@ -313,6 +313,31 @@ def _with_publication(before: Register, publication: Publication, backup: str | 
     return replace(before, publication=publication, history=history, kept=kept, failure=None)
 
 
+def rebuilt(
+    write_id: str,
+    *,
+    fence: int,
+    owner: Owner,
+    lease: float,
+    publication: Publication | None,
+    history: tuple[Publication, ...],
+    kept: tuple[Kept, ...],
+) -> Register:
+    """In the place of a lost register: its publication is rolled forward before anybody is answered with it."""
+    found = Register(
+        write_id=write_id,
+        fence=fence,
+        state=State.FREE,
+        lease=lease,
+        publication=publication,
+        history=history,
+        kept=kept,
+    )
+    if publication is None or publication.lost:
+        return found
+    return replace(found, state=State.PUBLISHING, owner=owner)
+
+
 def cleaning(before: Register, write_id: str, *, cleanup: tuple[ObjectVersion, ...]) -> Register:
     """Records exactly what is about to be deleted after a failed query (nothing: it has been)."""
     assert before.state is State.RUNNING

@@ -125,6 +125,7 @@ def test_another_targets_publication_is_never_adopted(lake: Lake) -> None:
     outer = lake.target("outer", location=f"s3://{lake.bucket}/published/out/", adopt_existing=True)
     publisher = lake.publisher()
     publisher.unload(inner)
+    lake.s3.delete_object(Bucket=lake.bucket, Key=keys.register_key(parse_location(inner.location)))
     with pytest.raises(errors.LocationNotEmpty, match="out/inner"):
         publisher.unload(outer)
     assert lake.rows(inner.location) == Counter(range(ROWS))
