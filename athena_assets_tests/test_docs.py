@@ -375,8 +375,9 @@ def chain_broken(sales: Sales) -> Iterator[Callable[[], object]]:
 
 def publication_lost(sales: Sales) -> Iterator[Callable[[], object]]:
     def delete(effect: Effect[Any]) -> None:
-        if isinstance(effect, CopyObject):
-            sales.s3.delete_object(Bucket="lake", Key=effect.source)
+        for each in effect.effects if isinstance(effect, effects.AtOnce) else ():
+            if isinstance(each, CopyObject):
+                sales.s3.delete_object(Bucket="lake", Key=each.source)
 
     yield Clockwork(sales, sales.target(), delete).publish
 
@@ -400,7 +401,7 @@ def not_rebuilt(sales: Sales) -> Iterator[Callable[[], object]]:
     yield lambda: publisher.rebuild(location, write=True)
 
     def die(effect: Effect[Any]) -> None:
-        if isinstance(effect, effects.DeleteObject):
+        if isinstance(effect, effects.AtOnce):
             raise _OwnerDies
 
     with pytest.raises(_OwnerDies):

@@ -8,9 +8,11 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from athena_assets.aws.multipart import PartCopies
 from athena_assets.aws.replies import Refusal, call, question
 from athena_assets.aws.session import AwsClients
 from athena_assets.core.effects import (
+    AbortUploads,
     Absent,
     CopyObject,
     DeleteObject,
@@ -37,6 +39,7 @@ class S3:
         self._clients = clients
         self._bucket = bucket
         self._owner = clients.settings.expected_bucket_owner
+        self._parts = PartCopies(clients, bucket)
 
     def read(self, effect: ReadObject) -> ObjectRead | Absent | Unanswered:
         return self._read(self._bucket, effect.key)
@@ -135,6 +138,8 @@ class S3:
         return ObjectHead(answer["ContentLength"], answer["ETag"], answer["Metadata"])
 
     def copy(self, effect: CopyObject) -> Done | Absent | Refused | Unanswered:
+        if self._parts.needed(effect.size):
+            return self._parts.copy(effect)
         answer = call(
             self._uri(effect.destination),
             self._clients.s3_once.copy_object,
@@ -155,6 +160,9 @@ class S3:
                 return Unanswered(answer.code)
             return Absent() if answer.code == "NoSuchKey" else answer.as_answer()
         return answer if isinstance(answer, Unanswered) else Done()
+
+    def abort_uploads(self, effect: AbortUploads) -> Done | Refused | Unanswered:
+        return self._parts.abort(effect)
 
     def delete(self, effect: DeleteObject) -> Done | Refused | Unanswered:
         answer = call(

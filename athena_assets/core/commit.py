@@ -16,7 +16,7 @@ from athena_assets.core.effects import (
     ResolveUpstreams,
     perform,
 )
-from athena_assets.core.manifest import MAX_COPY_BYTES, Manifest, ManifestFile, RemovedFile, planned_files
+from athena_assets.core.manifest import Manifest, ManifestFile, RemovedFile, planned_files
 from athena_assets.core.register import Attempt, Mode, Publication, Register
 from athena_assets.core.slot import Slot
 from athena_assets.core.target import UpstreamTable
@@ -54,7 +54,7 @@ def _replaced(slot: Slot, before: Register) -> Effects[tuple[tuple[RemovedFile, 
     if contents.neighbours:
         raise not_ours(slot, contents.neighbours[0].key)
     for found in contents.foreign:
-        if not adopts or found.size > MAX_COPY_BYTES:
+        if not adopts:
             raise not_ours(slot, found.key)
     removes, backup = removals(slot, previous, contents.current, contents.stray, settings.keep_previous)
     root = keys.adopted_prefix(slot.location, before.fence)
@@ -69,10 +69,10 @@ def removals(
     stray: tuple[ListedObject, ...],
     keep: int,
 ) -> tuple[tuple[RemovedFile, ...], str | None]:
-    """The removals for what we wrote. Strays are never kept, nor a result that is not whole or can't be copied."""
+    """The removals for what we wrote. Strays are never kept, nor a result that is not whole."""
     backup = None
     whole = previous is not None and not previous.lost and len(current) == previous.files
-    if previous is not None and whole and keep > 0 and all(each.size <= MAX_COPY_BYTES for each in current):
+    if previous is not None and whole and keep > 0:
         backup = keys.backup_prefix(slot.location, previous.fence)
     return (
         *(_removed(each, slot, backup) for each in current),

@@ -15,8 +15,6 @@ from athena_assets.core.keys import published_name
 from athena_assets.core.location import Location
 from athena_assets.core.register import Publication, PublishSettings
 
-MAX_COPY_BYTES = 5 * 1024**3  # one CopyObject; S3 API reference, CopyObject
-
 
 class InvalidResult(ValueError):
     """The data manifest can't be trusted as the list of the query's files."""
@@ -94,15 +92,15 @@ def parse_data_manifest(body: bytes) -> tuple[str, ...]:
 
 
 def match_files(
-    uris: tuple[str, ...], listing: tuple[ListedObject, ...], location: Location, staging: str, *, copied: bool = True
+    uris: tuple[str, ...], listing: tuple[ListedObject, ...], location: Location, staging: str
 ) -> tuple[ListedObject, ...]:
     """The listed objects that the data manifest names, in key order.
 
     An object under staging that the manifest does not name is a leftover of an internal restart or of a twin query; it
-    is not part of the result. `copied`: the files will be copied, so each must fit into one CopyObject.
+    is not part of the result.
 
     Raises:
-        InvalidResult: for a URI outside staging, one that is not there, one named twice, or one that can't be copied.
+        InvalidResult: for a URI outside staging, one that is not there, or one named twice.
     """
     root = f"s3://{location.bucket}/"
     found = {each.key: each for each in listing}
@@ -115,8 +113,6 @@ def match_files(
             raise InvalidResult(f"the data manifest names {uri}, which does not exist")
         if key in files:
             raise InvalidResult(f"the data manifest names {uri} twice")
-        if copied and found[key].size > MAX_COPY_BYTES:
-            raise InvalidResult(f"{uri} is larger than 5 GiB, which one server-side copy can't publish")
         files[key] = found[key]
     return tuple(files[key] for key in sorted(files))
 
