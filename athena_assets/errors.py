@@ -73,6 +73,10 @@ class TableNotOurs(AthenaAssetsError):
     """The Glue table, or its partition, sends its readers to a place that this slot did not choose."""
 
 
+class LocationOverlaps(AthenaAssetsError):
+    """Another target publishes to a location above this one or inside it; their files would be each other's."""
+
+
 class OutcomeUnknown(AthenaAssetsError):
     """AWS gave no answer for so long that we can't say whether a write was applied. Nothing was deleted."""
 
@@ -93,6 +97,10 @@ class RegisterUnreadable(AthenaAssetsError):
     """The register or a manifest is damaged, of a newer schema version, or not what we wrote."""
 
 
+class ChainBroken(AthenaAssetsError):
+    """Whether a request has published long ago can't be told: manifests are gone. It must not publish a second time."""
+
+
 class PublicationLost(AthenaAssetsError):
     """A committed file exists neither in staging nor at its destination; the next request runs the query anew."""
 
@@ -107,6 +115,10 @@ class NotBlocked(AthenaAssetsError):
 
 class NothingPublished(AthenaAssetsError):
     """A result was asked for where none is published yet."""
+
+
+class NotRebuilt(AthenaAssetsError):
+    """The register needs no rebuilding, or nothing proves which publication is current."""
 
 
 class RequestConflict(AthenaAssetsError, ValueError):

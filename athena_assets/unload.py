@@ -19,6 +19,7 @@ from athena_assets.core.generation import UpstreamVersion
 from athena_assets.core.location import Location
 from athena_assets.core.policy import LEASE_SECONDS
 from athena_assets.core.reading import PublishedFiles, read_published
+from athena_assets.core.rebuild import Findings, examine, rebuild
 from athena_assets.core.register import Publication, Register
 from athena_assets.core.request import Published, Request, Reused, Skipped
 from athena_assets.core.restore import restore
@@ -78,6 +79,7 @@ class Publisher:
         run: str | None = None,
         observe: Callable[[str], None] | None = None,
         take_over: bool = False,
+        first_try: bool = False,
     ) -> Published | Reused | Skipped:
         """Publishes the target's result once, and returns when readers can read it.
 
@@ -91,6 +93,8 @@ class Publisher:
             observe: gets one line at a time of what happens, on this thread.
             take_over: finish the present owner's work at once, without waiting for its lease: for a human who knows
                 that it is dead. If it is not, that costs work, never a duplicate.
+            first_try: the request id was never used before. Without it, an id that is given is looked for among all
+                publications of the slot; beyond the last 33 that takes one read for each 32.
 
         Returns:
             Published or Reused; Skipped only where the target's on_conflict is `skip`.
@@ -99,11 +103,12 @@ class Publisher:
             InvalidTarget, WorkgroupConflict: before anything was started.
             LocationNotEmpty: foreign objects lie under the location; they were not touched.
             SlotBusy: another caller holds the slot, and the target's policy is to fail, or its wait_timeout has passed.
+            ChainBroken: nothing tells whether this request id has published long ago.
             QueryFailed: see its subclasses; nothing was published.
             AthenaAssetsError: everything else; the next caller goes on from what the register says.
         """
         request = self._request(
-            target, inspect_query(target), partition, request_id, force, upstream_versions or {}, run
+            target, inspect_query(target), partition, request_id, force, upstream_versions or {}, run, first_try
         )
         table = target.publish_settings(partition).glue
         if table is not None:
@@ -121,6 +126,7 @@ class Publisher:
         run: str | None = None,
         observe: Callable[[str, str], None] | None = None,
         limit: int = PARTITIONS_AT_ONCE,
+        first_try: bool = False,
     ) -> Generator[tuple[str, Published | Reused | Skipped | AthenaAssetsError]]:
         """Publishes several partitions at once, with one batched poll for all their queries.
 
@@ -132,11 +138,14 @@ class Publisher:
             request_id: the request id for a key; None: new wishes.
             observe: gets a key and a line of its story.
             limit: publications under way at one time; each has one query.
+            first_try: the request ids were never used before; see `unload`.
         """
         keys = list(dict.fromkeys(partitions))
         facts = inspect_query(target)
         requests = [
-            self._request(target, facts, key, request_id and request_id(key), force, upstream_versions or {}, run)
+            self._request(
+                target, facts, key, request_id and request_id(key), force, upstream_versions or {}, run, first_try
+            )
             for key in keys
         ]
         table = target.publish_settings(keys[0]).glue if keys else None
@@ -159,6 +168,7 @@ class Publisher:
         force: bool,
         upstream_versions: Mapping[str, str],
         run: str | None,
+        first_try: bool = False,
     ) -> Request:
         for name, value in (("partition", partition), ("request_id", request_id), ("run", run)):
             if value is not None and not isinstance(value, str):
@@ -179,6 +189,7 @@ class Publisher:
                 target, location, self._workgroup(workgroup), self.settings.output_location
             ),
             force=force,
+            may_be_retry=request_id is not None and not first_try,
             run=run,
             lease=self._lease,
         )
@@ -218,7 +229,30 @@ class Publisher:
     def restore(self, location: Location, fence: int, *, request_id: str | None = None) -> Publication:
         """Publishes the kept result whose fence was `fence` again; the present one is kept in its stead."""
         owner = new_owner(request_id or uuid.uuid4().hex)
-        return self._on(location, "restore", lambda slot: restore(slot, fence=fence, owner=owner, lease=self._lease))
+        retry = request_id is not None
+        return self._on(
+            location,
+            "restore",
+            lambda slot: restore(slot, fence=fence, owner=owner, lease=self._lease, may_be_retry=retry),
+        )
+
+    def rebuild(self, location: Location, *, write: bool, publication: str | None = None) -> Findings:
+        """What is left of a slot whose register is gone or damaged; with `write`, the register is made anew from it.
+
+        Stop whatever publishes the slot first: an old owner can publish nothing afterwards, but its work is lost.
+
+        Args:
+            publication: the name of a candidate, where nothing proves which one is current.
+
+        Raises:
+            NotRebuilt: there is nothing to rebuild, or, with `write`, it can't be told which publication is current.
+            SlotBusy: somebody else wrote the register meanwhile.
+            PublicationLost: with `write`: the slot is free again, but files of the publication are gone.
+        """
+        owner = new_owner(uuid.uuid4().hex)
+        if not write:
+            return self._on(location, "rebuild", lambda slot: examine(slot, publication))[0]
+        return self._on(location, "rebuild", lambda slot: rebuild(slot, owner, self._lease, name=publication))
 
     def repair(self, location: Location, *, delete: Sequence[ListedObject] = ()) -> tuple[ListedObject, ...]:
         """Frees a blocked slot once its location is empty; returns what lies there.

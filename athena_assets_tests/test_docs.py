@@ -340,6 +340,11 @@ def table_not_ours(sales: Sales) -> Iterator[Callable[[], object]]:
     yield lambda: sales.publisher().unload(target)
 
 
+def location_overlaps(sales: Sales) -> Iterator[Callable[[], object]]:
+    sales.publisher().unload(sales.target("all", location="s3://lake/published/"))
+    yield lambda: sales.publisher().unload(sales.target())
+
+
 def outcome_unknown(sales: Sales) -> Iterator[Callable[[], object]]:
     sales.aws.faults.add(Fault(Respond(503, "SlowDown"), "s3", "PutObject", "register.json", times=None))
     yield Clockwork(sales, sales.target()).publish
@@ -375,10 +380,22 @@ def register_unreadable(sales: Sales) -> Iterator[Callable[[], object]]:
     yield lambda: sales.publisher().unload(sales.target())
 
 
+def chain_broken(sales: Sales) -> Iterator[Callable[[], object]]:
+    target, publisher = sales.target(), sales.publisher()
+    publisher.unload(target)
+    sales.prolong(target.location, 40)
+    for fence in range(1, 41):
+        sales.s3.delete_object(
+            Bucket="lake", Key=keys.manifest_key(parse_location("s3://lake/published/daily/"), fence, 1)
+        )
+    yield lambda: publisher.unload(target, request_id="run-7")
+
+
 def publication_lost(sales: Sales) -> Iterator[Callable[[], object]]:
     def delete(effect: Effect[Any]) -> None:
-        if isinstance(effect, CopyObject):
-            sales.s3.delete_object(Bucket="lake", Key=effect.source)
+        for each in effect.effects if isinstance(effect, effects.AtOnce) else ():
+            if isinstance(each, CopyObject):
+                sales.s3.delete_object(Bucket="lake", Key=each.source)
 
     yield Clockwork(sales, sales.target(), delete).publish
 
@@ -398,6 +415,21 @@ def not_blocked(sales: Sales) -> Iterator[Callable[[], object]]:
 
 def nothing_published(sales: Sales) -> Iterator[Callable[[], object]]:
     yield lambda: sales.publisher().read_manifest(sales.target())
+
+
+def not_rebuilt(sales: Sales) -> Iterator[Callable[[], object]]:
+    location, publisher = parse_location("s3://lake/published/daily/"), sales.publisher()
+    publisher.unload(sales.target(), request_id="run-6")
+    yield lambda: publisher.rebuild(location, write=True)
+
+    def die(effect: Effect[Any]) -> None:
+        if isinstance(effect, effects.AtOnce):
+            raise _OwnerDies
+
+    with pytest.raises(_OwnerDies):
+        Clockwork(sales, sales.target(keep_previous=0, reuse="never"), die).publish()
+    sales.s3.delete_object(Bucket="lake", Key=keys.register_key(location))
+    yield lambda: publisher.rebuild(location, write=True)
 
 
 def request_conflict(sales: Sales) -> Iterator[Callable[[], object]]:
@@ -501,15 +533,18 @@ SCENARIOS = (
     location_not_empty,
     mode_changed,
     table_not_ours,
+    location_overlaps,
     outcome_unknown,
     service_unavailable,
     access_denied,
     register_vanished,
     register_unreadable,
+    chain_broken,
     publication_lost,
     not_kept,
     not_blocked,
     nothing_published,
+    not_rebuilt,
     request_conflict,
     workgroup_conflict,
     query_failed,

@@ -9,8 +9,10 @@ import secrets
 import socket
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
+from athena_assets.aws.at_once import at_once
 from athena_assets.aws.athena import Athena
 from athena_assets.aws.glue import UpstreamVersions
 from athena_assets.aws.glue_pointer import GluePointers
@@ -50,9 +52,14 @@ class Driver:
             effects.ReadUri: s3.read_uri,
             effects.WriteObject: s3.write,
             effects.ListObjects: s3.list,
+            effects.ListFolders: s3.list_folders,
             effects.HeadObject: s3.head,
             effects.CopyObject: s3.copy,
+            effects.AbortUploads: s3.abort_uploads,
             effects.DeleteObject: s3.delete,
+            effects.AtOnce: lambda effect: tuple(
+                at_once([partial(self.perform, each) for each in effect.effects], len(effect.effects))
+            ),
             effects.StartQuery: athena.start,
             effects.PollQuery: athena.poll,
             effects.StopQuery: athena.stop,

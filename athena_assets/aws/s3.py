@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from athena_assets.aws.multipart import PartCopies
 from athena_assets.aws.replies import Refusal, call, question
 from athena_assets.aws.session import AwsClients
 from athena_assets.core.effects import (
+    AbortUploads,
     Absent,
     CopyObject,
     DeleteObject,
     Done,
     HeadObject,
     ListedObject,
+    ListFolders,
     ListObjects,
     ObjectHead,
     ObjectRead,
@@ -35,6 +39,7 @@ class S3:
         self._clients = clients
         self._bucket = bucket
         self._owner = clients.settings.expected_bucket_owner
+        self._parts = PartCopies(clients, bucket)
 
     def read(self, effect: ReadObject) -> ObjectRead | Absent | Unanswered:
         return self._read(self._bucket, effect.key)
@@ -83,7 +88,23 @@ class S3:
 
     def list_prefix(self, bucket: str, prefix: str) -> tuple[ListedObject, ...] | Unanswered:
         """Every object whose key begins with `prefix`; all pages are answered, or the whole is not."""
-        found: list[ListedObject] = []
+        pages = self._pages(bucket, prefix)
+        if isinstance(pages, Unanswered):
+            return pages
+        return tuple(
+            ListedObject(each["Key"], each["Size"], each["ETag"], each["LastModified"].timestamp())
+            for page in pages
+            for each in page.get("Contents", ())
+        )
+
+    def list_folders(self, effect: ListFolders) -> tuple[str, ...] | Unanswered:
+        pages = self._pages(self._bucket, effect.prefix, delimiter="/")
+        if isinstance(pages, Unanswered):
+            return pages
+        return tuple(each["Prefix"] for page in pages for each in page.get("CommonPrefixes", ()))
+
+    def _pages(self, bucket: str, prefix: str, delimiter: str | None = None) -> Sequence[Any] | Unanswered:
+        found = []
         token: str | None = None
         while True:
             answer = question(
@@ -92,6 +113,7 @@ class S3:
                 {
                     "Bucket": bucket,
                     "Prefix": prefix,
+                    "Delimiter": delimiter,
                     "ContinuationToken": token,
                     "ExpectedBucketOwner": self._owner,
                 },
@@ -100,12 +122,9 @@ class S3:
                 return Unanswered(f"HTTP {answer.status} {answer.code}")
             if isinstance(answer, Unanswered):
                 return answer
-            found += (
-                ListedObject(each["Key"], each["Size"], each["ETag"], each["LastModified"].timestamp())
-                for each in answer.get("Contents", ())
-            )
+            found.append(answer)
             if not answer["IsTruncated"]:
-                return tuple(found)
+                return found
             token = answer["NextContinuationToken"]
 
     def head(self, effect: HeadObject) -> ObjectHead | Absent | Unanswered:
@@ -121,6 +140,8 @@ class S3:
         return ObjectHead(answer["ContentLength"], answer["ETag"], answer["Metadata"])
 
     def copy(self, effect: CopyObject) -> Done | Absent | Refused | Unanswered:
+        if self._parts.needed(effect.size):
+            return self._parts.copy(effect)
         answer = call(
             self._uri(effect.destination),
             self._clients.s3_once.copy_object,
@@ -141,6 +162,9 @@ class S3:
                 return Unanswered(answer.code)
             return Absent() if answer.code == "NoSuchKey" else answer.as_answer()
         return answer if isinstance(answer, Unanswered) else Done()
+
+    def abort_uploads(self, effect: AbortUploads) -> Done | Refused | Unanswered:
+        return self._parts.abort(effect)
 
     def delete(self, effect: DeleteObject) -> Done | Refused | Unanswered:
         answer = call(

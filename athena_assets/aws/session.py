@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT = 5  # seconds
 READ_TIMEOUT = 20
-POOL = 100  # connections for each client: threads share one
+POOL = 256  # connections for each client, which threads share: a fleet's calls, and the copies of each at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,7 @@ MEANINGS = {
     Exit.USAGE: "wrong usage, a target that is wrong or not found, settings that contradict each other",
     Exit.BUSY: "another caller holds the slot; also where the target's on_conflict is skip",
     Exit.AWS: "AWS refused a call or did not answer, or it is not known whether a write was applied",
-    Exit.ATTENTION: "a person has to look: foreign objects, a blocked slot, a register that is gone or unreadable",
+    Exit.ATTENTION: "a person has to look: foreign objects, a blocked slot, a register or manifest gone or unreadable",
     Exit.BUG: "a bug of this program, or of the module that holds the target; its trace is shown",
     Exit.INTERRUPTED: "interrupted (Ctrl-C; SIGTERM: 143, SIGHUP: 129); the query was stopped and the slot freed",
 }
@@ -38,7 +38,10 @@ class BadUsage(errors.AthenaAssetsError):
 
 # The first that matches holds; every other error of ours is NEGATIVE.
 _EXITS: tuple[tuple[tuple[type[errors.AthenaAssetsError], ...], Exit], ...] = (
-    ((errors.InvalidTarget, errors.RequestConflict, errors.WorkgroupConflict, BadUsage), Exit.USAGE),
+    (
+        (errors.InvalidTarget, errors.LocationOverlaps, errors.RequestConflict, errors.WorkgroupConflict, BadUsage),
+        Exit.USAGE,
+    ),
     ((errors.SlotBusy,), Exit.BUSY),
     ((errors.AccessDenied, errors.ServiceUnavailable, errors.OutcomeUnknown), Exit.AWS),
     (
@@ -50,6 +53,8 @@ _EXITS: tuple[tuple[tuple[type[errors.AthenaAssetsError], ...], Exit], ...] = (
             errors.TableNotOurs,
             errors.RegisterUnreadable,
             errors.RegisterVanished,
+            errors.ChainBroken,
+            errors.NotRebuilt,
         ),
         Exit.ATTENTION,
     ),

@@ -1,4 +1,4 @@
-"""`gc`, `restore` and `repair`: what a person does to a slot."""
+"""`gc`, `restore`, `repair` and `rebuild`: what a person does to a slot."""
 
 from __future__ import annotations
 
@@ -179,4 +179,36 @@ def repair(session: Session, name: str, partition: str | None, delete: bool, yes
         session.say(f"pointed    {slot.label}: Glue sends readers to the publication again")
     else:
         session.say(f"freed      {slot.label}: the next unload publishes")
+    return Exit.DONE
+
+
+@click.command(epilog=EPILOG)
+@SLOT
+@PARTITION
+@click.option("--publication", metavar="NAME", help="The one to name, where nothing proves which is current.")
+@click.option("--write", is_flag=True, help="Write the register. Without this, only say what it would be.")
+@also_here
+@click.pass_obj
+def rebuild(session: Session, name: str, partition: str | None, publication: str | None, write: bool) -> int:
+    """Make a register anew that is gone or damaged, from the manifests and from what lies at the location.
+
+    Stop whatever publishes the slot first. Without --write it is only said which publication the register would name
+    and which replaced results are still kept.
+    """
+    slot = one_slot(session, name, partition)
+    found = session.publisher().rebuild(slot.location, write=write, publication=publication)
+    session.document |= {"target": slot.label, "location": str(slot.location), "written": write} | asdict(found)
+    session.say(f"{slot.label}: the register: {found.register}")
+    for each in found.candidates:
+        note = "current: its files prove it" if each.proved else "current: chosen" if each == found.chosen else ""
+        session.say(f"  {each}{f': {note}' if note else ''}")
+    if not found.told:
+        session.say("Nothing proves which of these is current: name one with --publication.")
+        return Exit.ATTENTION
+    if found.chosen is None:
+        session.say("  nothing was ever published")
+    for kept in found.kept:
+        session.say(f"  kept: {publication_text(kept.publication)}")
+    done = "rebuilt   " if write else "would be written (--write):"
+    session.say(f"{done} {slot.label}: fence {found.fence}, naming {found.chosen or 'no publication'}")
     return Exit.DONE

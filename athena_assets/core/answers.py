@@ -32,15 +32,17 @@ class Expectation:
     waited: float
 
 
-def answered_by(found: Register, expected: Expectation) -> Outcome | None:
+def answered_by(found: Register, expected: Expectation, forgotten: Publication | None = None) -> Outcome | None:
     """The outcome that the register holds for this caller, or None if it has to go on.
+
+    `forgotten` is the request's own publication, if the chain had to tell.
 
     Raises:
         PublicationLost: our own publication was committed and its files vanished.
         QueryFailed: the attempt that this caller waited for has finally failed.
         RequestConflict: the request id has published something else before.
     """
-    remembered = (() if found.publication is None else (found.publication,)) + found.history
+    remembered = found.remembered + (() if forgotten is None else (forgotten,))
     own = _own_publication(remembered, expected)
     if own is not None:
         return Published(

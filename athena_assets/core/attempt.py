@@ -32,7 +32,7 @@ from athena_assets.core.effects import (
 )
 from athena_assets.core.manifest import InvalidResult, match_files, parse_data_manifest
 from athena_assets.core.register import FailureKind, Mode, ObjectVersion, StartParameters
-from athena_assets.core.swap import remove
+from athena_assets.core.swap import remove_all
 from athena_assets.core.tenure import Tenure, answered
 
 LOOKS = 3  # before a data manifest or a query id counts as missing, and a second apart
@@ -167,8 +167,7 @@ def verify(tenure: Tenure, status: QueryStatus) -> Effects[tuple[ListedObject, .
         reason = f"it has no data manifest, but {len(listing)} objects lie under its staging prefix"
         return Failed(FailureKind.RESULT_INVALID, reason, attempt.query_id)
     try:
-        copied = attempt.settings.mode is Mode.STAGED
-        files = match_files(uris, listing, tenure.slot.location, attempt.staging, copied=copied)
+        files = match_files(uris, listing, tenure.slot.location, attempt.staging)
     except InvalidResult as error:
         return Failed(FailureKind.RESULT_INVALID, str(error), attempt.query_id)
     if attempt.settings.mode is Mode.DIRECT and len(files) < len(listing):
@@ -221,6 +220,5 @@ def settle(tenure: Tenure, failed: Failed) -> Effects[Failed]:
 
 def clean(tenure: Tenure) -> Effects[None]:
     """Deletes what the register says a failed query left."""
-    for doomed in tenure.register.cleanup:
-        yield from remove(tenure, doomed.key, doomed.etag)
+    yield from remove_all(tenure, tenure.register.cleanup)
     yield from tenure.change(register.cleaning, cleanup=())

@@ -18,6 +18,10 @@ class UnreadableRegister(ValueError):
     """The bytes are no register that this version understands."""
 
 
+class NewerSchema(UnreadableRegister):
+    """A newer version wrote them: nothing is damaged."""
+
+
 def encode(value: object) -> bytes:
     """JSON with a trailing newline; readable with any S3 browser."""
     return (json.dumps(asdict(value), indent=1) + "\n").encode()  # type: ignore[call-overload]
@@ -31,7 +35,8 @@ def decode(body: bytes, kind: type[V]) -> V:
         raise UnreadableRegister(f"not JSON: {error}") from error
     found = raw.get("schema") if isinstance(raw, dict) else None
     if found != SCHEMA:
-        raise UnreadableRegister(f"its schema version is {found!r}; this version of athena_assets reads {SCHEMA}")
+        refused = NewerSchema if type(found) is int and found > SCHEMA else UnreadableRegister
+        raise refused(f"its schema version is {found!r}; this version of athena_assets reads {SCHEMA}")
     value: V = _read(raw, kind, kind.__name__)
     return value
 

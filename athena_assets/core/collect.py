@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from athena_assets.core import keys
+from athena_assets.core import keys, policy
 from athena_assets.core.directories import doomed as doomed_directories
 from athena_assets.core.directories import sweep as sweep_directories
-from athena_assets.core.effects import DeleteObject, Done, Effects, ListedObject, ListObjects, Report, perform
+from athena_assets.core.effects import AtOnce, DeleteObject, Done, Effects, ListedObject, ListObjects, Report, perform
 from athena_assets.core.register import Register, State
 from athena_assets.core.slot import Slot
 from athena_assets.core.tenure import Tenure, answered, look
@@ -38,9 +38,9 @@ def sweep(tenure: Tenure, keep: int) -> Effects[None]:
     doomed = yield from staged_up_to(slot, found.fence)
     for dropped in found.kept[keep:]:
         doomed += yield from answered(ListObjects(dropped.backup), slot)
-    for each in doomed:
+    for batch in policy.batches(doomed):
         yield from tenure.keep()
-        yield from perform(DeleteObject(each.key, each.etag))
+        yield from perform(AtOnce(tuple(DeleteObject(each.key, each.etag) for each in batch)))
 
 
 def collect(slot: Slot, *, delete: bool, grace: float | None = None) -> Effects[Garbage]:

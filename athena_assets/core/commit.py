@@ -7,25 +7,20 @@ from athena_assets.core import keys, pointer, register
 from athena_assets.core.codec import encode
 from athena_assets.core.contents import decode_manifest, not_ours, survey
 from athena_assets.core.effects import (
-    Absent,
     CountRows,
     Effects,
     ListedObject,
     ListObjects,
     QueryStatus,
-    ReadClock,
-    ReadObject,
     Report,
     ResolveUpstreams,
-    WriteObject,
-    Written,
     perform,
 )
-from athena_assets.core.manifest import MAX_COPY_BYTES, Manifest, ManifestFile, RemovedFile, planned_files
+from athena_assets.core.manifest import Manifest, ManifestFile, RemovedFile, planned_files
 from athena_assets.core.register import Attempt, Mode, Publication, Register
 from athena_assets.core.slot import Slot
 from athena_assets.core.target import UpstreamTable
-from athena_assets.core.tenure import Tenure, answered, send_again
+from athena_assets.core.tenure import Tenure, answered, create_once, vanished
 
 
 def check_before_start(tenure: Tenure) -> Effects[None]:
@@ -34,6 +29,7 @@ def check_before_start(tenure: Tenure) -> Effects[None]:
     Raises:
         LocationNotEmpty: foreign objects (staged, pointer), or any object at all (direct).
         ModeChanged, TableNotOurs: see there.
+        RegisterVanished: the slot's own files lie there, and its register has never published.
     """
     slot, settings = tenure.slot, tenure.register.current.settings
     if settings.mode is Mode.POINTER:
@@ -58,10 +54,12 @@ def _replaced(slot: Slot, before: Register) -> Effects[tuple[tuple[RemovedFile, 
     settings, previous = before.current.settings, before.publication
     contents = yield from survey(slot, previous)
     adopts = settings.adopt_existing and previous is None
+    if previous is None and contents.stray:
+        raise vanished(slot)  # what this slot has published is there, and the register does not know it
     if contents.neighbours:
         raise not_ours(slot, contents.neighbours[0].key)
     for found in contents.foreign:
-        if not adopts or found.size > MAX_COPY_BYTES:
+        if not adopts:
             raise not_ours(slot, found.key)
     removes, backup = removals(slot, previous, contents.current, contents.stray, settings.keep_previous)
     root = keys.adopted_prefix(slot.location, before.fence)
@@ -76,10 +74,10 @@ def removals(
     stray: tuple[ListedObject, ...],
     keep: int,
 ) -> tuple[tuple[RemovedFile, ...], str | None]:
-    """The removals for what we wrote. Strays are never kept, nor a result that is not whole or can't be copied."""
+    """The removals for what we wrote. Strays are never kept, nor a result that is not whole."""
     backup = None
     whole = previous is not None and not previous.lost and len(current) == previous.files
-    if previous is not None and whole and keep > 0 and all(each.size <= MAX_COPY_BYTES for each in current):
+    if previous is not None and whole and keep > 0:
         backup = keys.backup_prefix(slot.location, previous.fence)
     return (
         *(_removed(each, slot, backup) for each in current),
@@ -103,26 +101,15 @@ def commit(tenure: Tenure, status: QueryStatus, staged: tuple[ListedObject, ...]
     mode = attempt.settings.mode
     in_place = mode is not Mode.STAGED
     removes, backup = ((), _kept_in_place(before)) if in_place else (yield from _replaced(slot, before))
-    manifest = Manifest(
-        slot=str(slot),
-        generation=attempt.generation,
-        request=attempt.request,
-        query_id=attempt.accepted_query,
-        fence=before.fence,
-        attempt=attempt.number,
-        staging=attempt.staging,
-        files=tuple(ManifestFile(each.key, each.etag, each.size, each.key) for each in staged)
+    files = (
+        tuple(ManifestFile(each.key, each.etag, each.size, each.key) for each in staged)
         if in_place
-        else planned_files(staged, slot.location, attempt.staging, before.fence, attempt.number),
-        removes=removes,
-        replaces=None if before.publication is None else before.publication.manifest,
-        settings=attempt.settings,
+        else planned_files(staged, slot.location, attempt.staging, before.fence, attempt.number)
     )
     key = keys.manifest_key(slot.location, before.fence, attempt.number)
     rows = yield from perform(CountRows(attempt.accepted_query))
     reusable = yield from _still_reusable(attempt)
     yield from tenure.keep()
-    yield from write_once(slot, key, manifest)
     publication = Publication(
         generation=attempt.generation,
         definition=attempt.definition,
@@ -132,8 +119,8 @@ def commit(tenure: Tenure, status: QueryStatus, staged: tuple[ListedObject, ...]
         fence=before.fence,
         attempt=attempt.number,
         manifest=key,
-        files=len(manifest.files),
-        bytes=sum(file.size for file in manifest.files),
+        files=len(files),
+        bytes=sum(file.size for file in files),
         rows=rows,
         at=tenure.date,
         reusable=reusable,
@@ -141,6 +128,16 @@ def commit(tenure: Tenure, status: QueryStatus, staged: tuple[ListedObject, ...]
         workgroup=attempt.starts[0].workgroup,
         directory=attempt.staging if mode is Mode.POINTER else None,
     )
+    manifest = Manifest(
+        slot=str(slot),
+        publication=publication,
+        staging=attempt.staging,
+        files=files,
+        removes=removes,
+        replaces=before.remembered[: register.HISTORY],
+        settings=attempt.settings,
+    )
+    yield from write_once(slot, key, manifest)
     if in_place and attempt.settings.glue is None:
         yield from tenure.change(register.committed_in_place, publication=publication, backup=backup)
     else:
@@ -169,22 +166,14 @@ def _still_reusable(attempt: Attempt) -> Effects[bool]:
 
 
 def write_once(slot: Slot, key: str, manifest: Manifest) -> Effects[None]:
-    """Creates the manifest. Lost reply or 412: read it back; it must be the very same."""
-    started = yield from perform(ReadClock())
-    tries = 0
-    while True:
-        answer = yield from perform(WriteObject(key, encode(manifest), None))
-        if isinstance(answer, Written):
-            return
-        stored = yield from answered(ReadObject(key), slot)
-        if not isinstance(stored, Absent):
-            if decode_manifest(slot, key, stored.body) == manifest:
-                return
-            raise errors.RegisterUnreadable(
-                slot,
-                f"the manifest s3://{slot.bucket}/{key} exists and is another's, under our own fence.",
-                not_done="It was left as it is and nothing was published.",
-                next_step="This happens after a register was deleted or restored: publish again for a new fence.",
-            )
-        yield from send_again(slot, f"writing {key}", answer, started, tries)
-        tries += 1
+    """Creates the manifest. Lost reply or 412: what stands there must be the very same."""
+    body = encode(manifest)
+    stored = yield from create_once(slot, key, body)
+    if stored != body and decode_manifest(slot, key, stored) != manifest:
+        raise errors.RegisterUnreadable(
+            slot,
+            f"the manifest s3://{slot.bucket}/{key} exists and is another's, under our own fence.",
+            not_done="It was left as it is and nothing was published.",
+            next_step="This happens after an old register was brought back: publish again for a new fence, or run "
+            "`athena-assets rebuild`.",
+        )

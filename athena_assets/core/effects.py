@@ -207,6 +207,13 @@ class ListObjects(Question[tuple[ListedObject, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
+class ListFolders(Question[tuple[str, ...]]):
+    """What begins with `prefix` and ends with the first slash after it, each once, over all pages."""
+
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
 class HeadObject(Question[ObjectHead | Absent]):
     key: str
 
@@ -216,11 +223,12 @@ class CopyObject(Effect[Done | Absent | Refused | Unanswered]):
     """Server-side copy onto a key that must not exist, of a source that must still have `source_etag`.
 
     `metadata` replaces the source's; None keeps it. `Absent`: the source is gone. Lost reply: the copy may be applied
-    now or later; look at the destination.
+    now or later; look at the destination. A source of more than 5 GB (`size`) is copied in parts.
     """
 
     source: str
     source_etag: str
+    size: int
     destination: str
     metadata: dict[str, str] | None = field(hash=False)
 
@@ -231,6 +239,23 @@ class DeleteObject(Effect[Done | Refused | Unanswered]):
 
     key: str
     etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class AbortUploads(Effect[Done | Refused | Unanswered]):
+    """Ends every unfinished copy in parts onto the destinations of these copies: whoever made it is dead or late.
+
+    Such a copy can be completed without its source. Lost reply: sending it again is harmless.
+    """
+
+    copies: tuple[CopyObject, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AtOnce(Effect[tuple[Any, ...]]):
+    """Performs copies or deletes side by side, each once, in any order; the answers stand in the effects' order."""
+
+    effects: tuple[CopyObject | DeleteObject, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import unquote
 
 from athena_assets.core.location import Location
 
@@ -19,6 +20,16 @@ def register_key(location: Location) -> str:
     return f"{slot_prefix(location)}register.json"
 
 
+def inner_slots_prefix(location: Location) -> str:
+    """How the control prefixes of all slots inside this location begin."""
+    return f"{CONTROL_PREFIX}{location.quoted}%2F"
+
+
+def location_of(bucket: str, folder: str) -> Location:
+    """The location of a slot from its control prefix."""
+    return Location(bucket, unquote(folder.removeprefix(CONTROL_PREFIX).removesuffix("/")) + "/")
+
+
 def manifest_key(location: Location, fence: int, attempt: int) -> str:
     return f"{manifest_root(location)}{fence:08d}-{attempt:02d}.json"
 
@@ -26,6 +37,27 @@ def manifest_key(location: Location, fence: int, attempt: int) -> str:
 def restore_manifest_key(location: Location, fence: int, nonce: str) -> str:
     """Of a restored publication: it is written before the fence is won, so it may not take an owner's key."""
     return f"{manifest_root(location)}{fence:08d}-restore-{nonce}.json"
+
+
+def manifest_fence(location: Location, key: str) -> int | None:
+    """The fence of a manifest's key; None for any other key."""
+    return fence_below(manifest_root(location), key)
+
+
+def is_restored(key: str) -> bool:
+    """Whether a manifest is that of a restored publication."""
+    return "-restore-" in key.rpartition("/")[2]
+
+
+def any_fence(location: Location, key: str) -> int | None:
+    """The fence of whatever an owner has written under the control prefix; None for the register itself."""
+    kind, _, rest = key.removeprefix(slot_prefix(location)).partition("/")
+    return fence_below("", rest) if kind in ("manifests", "staging", "backup", "adopted") else None
+
+
+def damaged_register_key(location: Location, etag: str) -> str:
+    """Where a register that can't be read is kept when another takes its place."""
+    return f"{slot_prefix(location)}damaged/{etag.strip(chr(34))}.json"
 
 
 def manifest_root(location: Location) -> str:

@@ -41,6 +41,12 @@ class Location:
         """The prefix as one path segment: percent-quoted, injective, without its trailing slash."""
         return quote(self.prefix[:-1], safe="-_.~=")
 
+    @property
+    def ancestors(self) -> tuple[Location, ...]:
+        """Every location that contains this one, but itself; the outermost first."""
+        segments = self.prefix[:-1].split("/")
+        return tuple(Location(self.bucket, "/".join(segments[:count]) + "/") for count in range(1, len(segments)))
+
     def contains(self, other: Location) -> bool:
         """True for the same location and for every descendant of this one."""
         return self.bucket == other.bucket and other.prefix.startswith(self.prefix)

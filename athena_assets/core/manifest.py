@@ -13,9 +13,7 @@ from athena_assets.core.codec import SCHEMA
 from athena_assets.core.effects import ListedObject
 from athena_assets.core.keys import published_name
 from athena_assets.core.location import Location
-from athena_assets.core.register import PublishSettings
-
-MAX_COPY_BYTES = 5 * 1024**3  # one CopyObject; S3 API reference, CopyObject
+from athena_assets.core.register import Publication, PublishSettings
 
 
 class InvalidResult(ValueError):
@@ -44,16 +42,14 @@ class RemovedFile:
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
+    """One published result. `replaces`: the publications before it, newest first, as its register remembered them."""
+
     slot: str
-    generation: str
-    request: str
-    query_id: str
-    fence: int
-    attempt: int
+    publication: Publication
     staging: str
     files: tuple[ManifestFile, ...]
     removes: tuple[RemovedFile, ...]
-    replaces: str | None
+    replaces: tuple[Publication, ...]
     settings: PublishSettings
     schema: int = SCHEMA
 
@@ -65,7 +61,8 @@ class Manifest:
         return size == self.files[index].size and metadata == {**metadata, **self.copy_metadata(index)}
 
     def _mark(self, index: int) -> str:
-        return f"{self.fence}-{self.attempt}-{index}-{self.files[index].source_etag.strip(chr(34))}"
+        own = self.publication
+        return f"{own.fence}-{own.attempt}-{index}-{self.files[index].source_etag.strip(chr(34))}"
 
 
 _SLOT, _SOURCE = "athena-assets-slot", "athena-assets-source"
@@ -95,15 +92,15 @@ def parse_data_manifest(body: bytes) -> tuple[str, ...]:
 
 
 def match_files(
-    uris: tuple[str, ...], listing: tuple[ListedObject, ...], location: Location, staging: str, *, copied: bool = True
+    uris: tuple[str, ...], listing: tuple[ListedObject, ...], location: Location, staging: str
 ) -> tuple[ListedObject, ...]:
     """The listed objects that the data manifest names, in key order.
 
     An object under staging that the manifest does not name is a leftover of an internal restart or of a twin query; it
-    is not part of the result. `copied`: the files will be copied, so each must fit into one CopyObject.
+    is not part of the result.
 
     Raises:
-        InvalidResult: for a URI outside staging, one that is not there, one named twice, or one that can't be copied.
+        InvalidResult: for a URI outside staging, one that is not there, or one named twice.
     """
     root = f"s3://{location.bucket}/"
     found = {each.key: each for each in listing}
@@ -116,8 +113,6 @@ def match_files(
             raise InvalidResult(f"the data manifest names {uri}, which does not exist")
         if key in files:
             raise InvalidResult(f"the data manifest names {uri} twice")
-        if copied and found[key].size > MAX_COPY_BYTES:
-            raise InvalidResult(f"{uri} is larger than 5 GiB, which one server-side copy can't publish")
         files[key] = found[key]
     return tuple(files[key] for key in sorted(files))
 

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
 from athena_assets import errors
 from athena_assets.core.register import Failure, FailureKind
+
+T = TypeVar("T")
 
 LEASE_SECONDS = 60.0
 RENEW_AFTER = 1 / 3  # of the lease
 ACT_WITHIN = 0.8  # of the lease, counted from before the last renewal was sent
 PATIENCE_SECONDS = 300.0  # how long one unanswered call is tried again
+AT_ONCE = 8  # copies or deletes of one swap at one time
 
 # Only a human can tell whose files lie at the location.
 BLOCKING = frozenset({FailureKind.DIRTY_LOCATION, FailureKind.MIXED_LOCATION})
@@ -44,6 +50,12 @@ _ERRORS: dict[FailureKind, tuple[type[errors.QueryFailed], str]] = {
         "Publish again: the query runs anew into a fresh staging prefix.",
     ),
 }
+
+
+def batches(items: Sequence[T]) -> Iterator[tuple[T, ...]]:
+    """What is sent at one time; the lease is kept in between."""
+    for first in range(0, len(items), AT_ONCE):
+        yield tuple(items[first : first + AT_ONCE])
 
 
 def poll_delay(elapsed: float) -> float:

@@ -14,27 +14,28 @@ from athena_assets.core import attempt as attempts
 from athena_assets.core import keys, policy, register
 from athena_assets.core.answers import Expectation, answered_by, describe, in_flight
 from athena_assets.core.attempt import Failed
+from athena_assets.core.chain import find
 from athena_assets.core.commit import check_before_start, commit
 from athena_assets.core.directories import sweep_own
 from athena_assets.core.effects import (
     DrawFraction,
     DrawId,
     Effects,
-    ListObjects,
     ReadClock,
     Report,
     ResolveUpstreams,
     Sleep,
     perform,
 )
+from athena_assets.core.first_use import check_first_use, check_not_lost
 from athena_assets.core.generation import UpstreamVersion, generation_fingerprint, request_token
 from athena_assets.core.location import Location
-from athena_assets.core.register import Attempt, Failure, Mode, Owner, Register, State
+from athena_assets.core.register import Attempt, Failure, Mode, Owner, Publication, Register, State
 from athena_assets.core.request import Outcome, Request, Skipped
 from athena_assets.core.statement import Label, readdress
 from athena_assets.core.swap import project
 from athena_assets.core.target import OnConflict
-from athena_assets.core.tenure import LeaseLost, Seen, Tenure, answered, look, vanished, write
+from athena_assets.core.tenure import LeaseLost, Seen, Tenure, look, vanished, write
 
 
 class Caller:
@@ -51,6 +52,7 @@ class Caller:
         self._generation = ""
         self._fresh = False  # nothing has made us wait since the upstream versions were read
         self._since: int | None = None  # a publication with this fence or a higher one was in flight when we came
+        self._searched = 0 if request.may_be_retry else None  # no publication up to this fence is our request's
         self._known = False  # there was a register when we last looked
         self._adopted: int | None = None  # the fence under which we finished somebody else's attempt
         self._waited = 0.0
@@ -71,13 +73,15 @@ class Caller:
                 raise vanished(self.slot)
             if found is not None and found.state is State.BLOCKED and found.failure is not None:
                 raise policy.failure_error(self.slot, found.failure)
-            if found is None:
-                yield from self._check_first_use()
+            if found is None or (found.state is State.FREE and found.publication is None):
+                yield from self._check_not_lost(found)
             self._known = found is not None
             if self._since is None:
                 self._since = in_flight(found)
+            if self._searched is None:
+                self._searched = _newest(found)  # a new request has published nothing before its first look
             if found is not None and found.state is not State.PUBLISHING:
-                answer = answered_by(found, self._expectation())
+                answer = answered_by(found, self._expectation(), (yield from self._own_publication(found)))
                 if answer is not None:
                     return answer
             if (found is None or found.state is State.FREE) and not self._fresh:
@@ -98,11 +102,23 @@ class Caller:
                 yield from perform(Report("superseded", "another owner holds the slot; waiting for its result"))
             self._fresh = False
 
-    def _check_first_use(self) -> Effects[None]:
-        """No register, but manifests: it was lost. Fences that start again could let an old owner publish."""
-        manifests = yield from answered(ListObjects(keys.manifest_root(self.slot.location)), self.slot)
-        if manifests and (yield from look(self.slot)).register is None:
-            raise vanished(self.slot)
+    def _own_publication(self, found: Register) -> Effects[Publication | None]:
+        """What our request has published, though it may be long ago: a commit's reply may have been lost.
+
+        Between two looks the register forgets only what has 32 others after it, so that the chain is hardly ever read.
+        """
+        own = yield from find(self.slot, found.remembered, self.request.id, above=self._searched or 0)
+        if own is None:
+            self._searched = _newest(found)
+        return own
+
+    def _check_not_lost(self, found: Register | None) -> Effects[None]:
+        """Before anything is written; unless the register has come, or gone on, since we looked."""
+        try:
+            yield from check_not_lost(self.slot, 1 if found is None else found.fence + 1)
+        except errors.RegisterVanished:
+            if (yield from look(self.slot)).register == found:
+                raise
 
     def _expectation(self) -> Expectation:
         return Expectation(
@@ -150,9 +166,11 @@ class Caller:
             return None
         tenure = Tenure(self.slot, taken)
         yield from perform(Report("acquired", f"fence {fence}"))
+        if taken.register is not None and taken.register.publication is None:
+            yield from check_first_use(tenure)
         try:
             yield from check_before_start(tenure)
-        except (errors.LocationNotEmpty, errors.ModeChanged, errors.TableNotOurs):
+        except (errors.LocationNotEmpty, errors.ModeChanged, errors.TableNotOurs, errors.RegisterVanished):
             yield from tenure.change(register.released)
             raise
         failure = yield from self._run(tenure)
@@ -213,8 +231,13 @@ class Caller:
             failure = Failure(
                 ours.generation, ours.request, tenure.register.fence, result.query_id, result.kind, result.reason
             )
-            ending = register.blocked if result.kind in policy.BLOCKING else register.released
-            yield from tenure.change(ending, failure=failure)
+            if result.kind in policy.BLOCKING:
+                yield from tenure.change(register.blocked, failure=failure)
+            elif result.kind in policy.RETRIED and ours.request != self.request.id:
+                # Whoever asked for it may try again: for those who wait it has not failed.
+                yield from tenure.change(register.released)
+            else:
+                yield from tenure.change(register.released, failure=failure)
             yield from perform(Report("failed", result.reason))
             return failure
 
@@ -286,6 +309,8 @@ class Caller:
         self._take_over_at_once = False
         tenure = Tenure(self.slot, taken)
         yield from perform(Report("taken over", f"from {describe(found)}, state {found.state}"))
+        if found.state is State.SUBMITTING and found.publication is None:
+            yield from check_first_use(tenure)  # the dead owner may not have come to it
         if found.state is State.PUBLISHING:
             yield from project(tenure)
             self._adopted = found.publication.fence if found.publication else None
@@ -321,3 +346,8 @@ class Caller:
             query_id=query_id,
             next_step=next_step,
         )
+
+
+def _newest(found: Register | None) -> int:
+    """The fence of the current publication."""
+    return 0 if found is None or found.publication is None else found.publication.fence

@@ -15,7 +15,7 @@ from enum import StrEnum
 from athena_assets.core.codec import SCHEMA, UnreadableRegister, decode
 from athena_assets.core.generation import UpstreamVersion
 
-HISTORY = 32  # publications that the register itself remembers
+HISTORY = 32  # publications before the current one that the register itself remembers
 GRACE_SECONDS = 86_400.0
 
 
@@ -246,6 +246,11 @@ class Register:
     schema: int = SCHEMA
 
     @property
+    def remembered(self) -> tuple[Publication, ...]:
+        """The publications that the register knows, newest first; older ones are down the chain of manifests."""
+        return (() if self.publication is None else (self.publication,)) + self.history
+
+    @property
     def current(self) -> Attempt:
         """The attempt, in the states that have one."""
         assert self.attempt is not None
@@ -372,8 +377,8 @@ def restored(
 def _with_publication(before: Register, publication: Publication, backup: str | None) -> Register:
     previous = before.publication
     assert previous is None or publication.fence > previous.fence
-    history = before.history if previous is None else (previous, *before.history)[:HISTORY]
     kept = before.kept if previous is None or backup is None else (Kept(previous, backup), *before.kept)
+    history = before.remembered[:HISTORY]
     after = replace(before, publication=publication, history=history, kept=kept, failure=None)
     return _retiring(before, after, GRACE_SECONDS)
 
@@ -396,6 +401,31 @@ def swept(before: Register, write_id: str, *, gone: frozenset[str], freed_at: fl
     assert before.state is State.FREE
     left = tuple(each for each in dated(before.retired, freed_at) if each.prefix not in gone)
     return replace(before, write_id=write_id, retired=left)
+
+
+def rebuilt(
+    write_id: str,
+    *,
+    fence: int,
+    owner: Owner,
+    lease: float,
+    publication: Publication | None,
+    history: tuple[Publication, ...],
+    kept: tuple[Kept, ...],
+) -> Register:
+    """In the place of a lost register: its publication is rolled forward before anybody is answered with it."""
+    found = Register(
+        write_id=write_id,
+        fence=fence,
+        state=State.FREE,
+        lease=lease,
+        publication=publication,
+        history=history,
+        kept=kept,
+    )
+    if publication is None or publication.lost:
+        return found
+    return replace(found, state=State.PUBLISHING, owner=owner)
 
 
 def cleaning(before: Register, write_id: str, *, cleanup: tuple[ObjectVersion, ...]) -> Register:

@@ -23,6 +23,7 @@ class Request:
         given: upstream versions given by the caller; they are not looked up.
         deterministic: the query is known to give the same rows from the same data.
         force: publish anew whatever is there; joins nobody.
+        may_be_retry: an earlier try may have published under this id, however long ago.
         lease: seconds.
         patience: seconds for which an unanswered call is tried again.
     """
@@ -38,6 +39,7 @@ class Request:
     workgroup: str | None
     output_location: str | None
     force: bool = False
+    may_be_retry: bool = False
     run: str | None = None
     lease: float = policy.LEASE_SECONDS
     patience: float = policy.PATIENCE_SECONDS

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from athena_assets import errors
 from athena_assets.core import keys, policy, register
 from athena_assets.core.answers import describe
+from athena_assets.core.chain import find
 from athena_assets.core.commit import removals, write_once
 from athena_assets.core.contents import not_ours, read_manifest, survey
-from athena_assets.core.effects import DrawId, Effects, ListedObject, ListObjects, Report, perform
-from athena_assets.core.manifest import Manifest, RemovedFile, planned_files
+from athena_assets.core.effects import DrawId, Effects, ListObjects, Report, perform
+from athena_assets.core.manifest import Manifest, ManifestFile, RemovedFile, planned_files
 from athena_assets.core.pointer import check_table, difference
 from athena_assets.core.register import Kept, Owner, Publication, PublishSettings, Register, State
 from athena_assets.core.slot import Slot
@@ -20,10 +21,10 @@ from athena_assets.core.tenure import LeaseLost, Seen, Tenure, answered, look, w
 RESTORE = 0  # the attempt number of a publication that no attempt made
 
 
-def restore(slot: Slot, *, fence: int, owner: Owner, lease: float) -> Effects[Publication]:
+def restore(slot: Slot, *, fence: int, owner: Owner, lease: float, may_be_retry: bool = True) -> Effects[Publication]:
     """Publishes the kept result whose fence was `fence`; the present one is kept in its stead.
 
-    Calling it again with the same request id finds what the first call did.
+    Calling it again with the same request id finds what the first call did. `may_be_retry`: there may be a first call.
 
     Raises:
         NotKept: no such result is kept, or not all of its files are there.
@@ -31,35 +32,44 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float) -> Effects[Pu
         TableNotOurs: see there.
         SlotBusy: somebody holds the slot, or has just changed it.
         LocationNotEmpty: foreign objects lie under the location.
+        ChainBroken: nothing tells whether a first call has published.
     """
     seen = yield from look(slot)
     found = seen.register
-    if found is not None:
-        for done in (found.publication, *found.history):
-            if done is not None and done.request == owner.request and found.state is State.FREE:
-                return done
+    if found is not None and found.state is State.FREE and may_be_retry:
+        done = yield from find(slot, found.remembered, owner.request, above=0)
+        if done is not None:
+            return done
     if found is not None and found.state is State.BLOCKED and found.failure is not None:
         raise policy.failure_error(slot, found.failure)
     if found is not None and found.state is not State.FREE:
         raise _busy(slot, found)
     kept = _kept(slot, found, fence)
     assert found is not None
-    if kept.publication.directory is not None:
-        key, manifest, backup = yield from _in_its_directory(slot, found, kept, owner.request)
-    else:
-        key, manifest, backup = yield from _from_backup(slot, found, kept, owner.request)
-    yield from write_once(slot, key, manifest)
+    in_place = kept.publication.directory is not None
+    plan = yield from (_in_its_directory if in_place else _from_backup)(slot, found, kept)
+    key = keys.restore_manifest_key(slot.location, found.fence + 1, (yield from perform(DrawId())))
     publication = replace(
         kept.publication,
         request=owner.request,
         run=owner.run,
-        fence=manifest.fence,
+        fence=found.fence + 1,
         attempt=RESTORE,
         manifest=key,
         at=seen.date,
         restored=kept.publication.fence,
     )
-    taken = yield from _commit(slot, seen, owner, lease, publication, backup)
+    manifest = Manifest(
+        slot=str(slot),
+        publication=publication,
+        staging=plan.staging,
+        files=plan.files,
+        removes=plan.removes,
+        replaces=found.remembered[: register.HISTORY],
+        settings=plan.settings,
+    )
+    yield from write_once(slot, key, manifest)
+    taken = yield from _commit(slot, seen, owner, lease, publication, plan.backup)
     yield from perform(Report("committed", f"the result of fence {fence} again, as fence {publication.fence}"))
     try:
         whole = yield from project(Tenure(slot, taken))
@@ -81,10 +91,18 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float) -> Effects[Pu
     return publication
 
 
-Plan = tuple[str, Manifest, str | None]  # the manifest's key, the manifest, and where the present result is kept
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What becomes of the files. `backup`: where the present result is kept."""
+
+    staging: str
+    files: tuple[ManifestFile, ...]
+    removes: tuple[RemovedFile, ...]
+    settings: PublishSettings
+    backup: str | None
 
 
-def _from_backup(slot: Slot, found: Register, kept: Kept, request: str) -> Effects[Plan]:
+def _from_backup(slot: Slot, found: Register, kept: Kept) -> Effects[_Plan]:
     """The kept files are copied to the location, in place of the present ones."""
     if found.publication is not None and found.publication.directory is not None:
         raise _other_mode(slot, kept)
@@ -101,11 +119,11 @@ def _from_backup(slot: Slot, found: Register, kept: Kept, request: str) -> Effec
         raise not_ours(slot, other.key)
     keep = len(found.kept)  # one leaves, one comes
     removes, backup = removals(slot, found.publication, contents.current, contents.stray, keep)
-    key = keys.restore_manifest_key(slot.location, found.fence + 1, (yield from perform(DrawId())))
-    return key, _manifest(slot, found, kept, files, removes, request), backup
+    moved = planned_files(files, slot.location, kept.backup, found.fence + 1, RESTORE)
+    return _Plan(kept.backup, moved, removes, PublishSettings(keep_previous=keep), backup)
 
 
-def _in_its_directory(slot: Slot, found: Register, kept: Kept, request: str) -> Effects[Plan]:
+def _in_its_directory(slot: Slot, found: Register, kept: Kept) -> Effects[_Plan]:
     """Pointer mode: the kept files are where they were, and readers are sent there again."""
     present = found.publication
     if present is None or present.directory is None:
@@ -122,11 +140,7 @@ def _in_its_directory(slot: Slot, found: Register, kept: Kept, request: str) -> 
     current = yield from read_manifest(slot, present)
     settings = replace((current or old).settings, keep_previous=len(found.kept))  # one leaves, one comes
     yield from check_table(slot, settings.glue, found.fence)
-    key = keys.restore_manifest_key(slot.location, found.fence + 1, (yield from perform(DrawId())))
-    manifest = replace(
-        old, request=request, fence=found.fence + 1, attempt=RESTORE, replaces=present.manifest, settings=settings
-    )
-    return key, manifest, None if present.lost else present.directory
+    return _Plan(old.staging, old.files, (), settings, None if present.lost else present.directory)
 
 
 def _other_mode(slot: Slot, kept: Kept) -> errors.ModeChanged:
@@ -160,30 +174,6 @@ def _busy(slot: Slot, found: Register) -> errors.SlotBusy:
         owner=describe(found),
         query_id=query_id,
         next_step="Restore when it is free; if its owner is dead, the next `unload` (or `takeover`) finishes its work.",
-    )
-
-
-def _manifest(
-    slot: Slot,
-    found: Register,
-    kept: Kept,
-    files: tuple[ListedObject, ...],
-    removes: tuple[RemovedFile, ...],
-    request: str,
-) -> Manifest:
-    old, fence = kept.publication, found.fence + 1
-    return Manifest(
-        slot=str(slot),
-        generation=old.generation,
-        request=request,
-        query_id=old.query_id,
-        fence=fence,
-        attempt=RESTORE,
-        staging=kept.backup,
-        files=planned_files(files, slot.location, kept.backup, fence, RESTORE),
-        removes=removes,
-        replaces=None if found.publication is None else found.publication.manifest,
-        settings=PublishSettings(keep_previous=len(found.kept)),
     )
 
 

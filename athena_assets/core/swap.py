@@ -7,12 +7,15 @@ twice. The staging sources are deleted last: a paused owner's late copy then has
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from athena_assets.core import pointer, register
+from athena_assets.core import pointer, policy, register
 from athena_assets.core.collect import staged_up_to, sweep
 from athena_assets.core.contents import not_ours, read_manifest
 from athena_assets.core.effects import (
+    AbortUploads,
     Absent,
+    AtOnce,
     CopyObject,
     DeleteObject,
     Done,
@@ -28,10 +31,19 @@ from athena_assets.core.effects import (
     perform,
 )
 from athena_assets.core.manifest import Manifest, ManifestFile, RemovedFile
+from athena_assets.core.register import ObjectVersion
 from athena_assets.core.tenure import Tenure, answered, send_again
 from athena_assets.errors import AthenaAssetsError
 
 CONFIRMATIONS = 3  # rounds of copying before a destination that won't stay counts as lost
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """One copy of the plan, and how its destination is known to be ours."""
+
+    effect: CopyObject
+    is_ours: Callable[[ObjectHead], bool]
 
 
 def project(tenure: Tenure) -> Effects[bool]:
@@ -42,29 +54,29 @@ def project(tenure: Tenure) -> Effects[bool]:
         return (yield from pointer.project(tenure))
     manifest = yield from read_manifest(tenure.slot, publication)
     if manifest is None:
-        return (yield from _lost(tenure, (), f"its manifest {publication.manifest} is gone"))
-    for removed in manifest.removes:
-        yield from _retire(tenure, removed)
-    moved = tuple(index for index, file in enumerate(manifest.files) if file.source != file.key)
-    missing = moved
+        return (yield from _lost(tenure, (), (), f"its manifest {publication.manifest} is gone"))
+    backups = tuple(_backup_copy(each) for each in manifest.removes if each.backup is not None)
+    yield from _copy_all(tenure, backups)
+    yield from remove_all(tenure, tuple(ObjectVersion(each.key, each.etag) for each in manifest.removes))
+    moved = {file.key: _new_copy(manifest, index) for index, file in enumerate(manifest.files) if _moves(file)}
+    copies = (*backups, *moved.values())
+    missing = tuple(moved.values())
     for _ in range(CONFIRMATIONS):
-        for index in missing:
-            if not (yield from _publish_file(tenure, manifest, index)):
-                gone = manifest.files[index].key
-                return (yield from _lost(tenure, manifest.files, f"{gone} and its source are both gone"))
+        gone = yield from _copy_all(tenure, missing)
+        if gone is not None:
+            return (yield from _lost(tenure, manifest.files, copies, f"{gone} and its source are both gone"))
         listing = yield from answered(ListObjects(tenure.slot.location.prefix), tenure.slot)
         present = {each.key: each.size for each in listing}
-        missing = tuple(
-            index for index in moved if present.get(manifest.files[index].key) != manifest.files[index].size
-        )
+        missing = tuple(each for key, each in moved.items() if present.get(key) != each.effect.size)
         if not missing:
             break
     else:
-        gone = manifest.files[missing[0]].key
-        return (yield from _lost(tenure, manifest.files, f"{gone} disappeared after it was copied"))
-    for index in moved:
-        file = manifest.files[index]
-        yield from remove(tenure, file.source, file.source_etag)
+        gone = missing[0].effect.destination
+        return (yield from _lost(tenure, manifest.files, copies, f"{gone} disappeared after it was copied"))
+    yield from remove_all(
+        tenure, tuple(ObjectVersion(each.effect.source, each.effect.source_etag) for each in moved.values())
+    )
+    yield from _end_uploads(tenure, copies)
     refused = yield from _keep_glue_table(tenure, manifest)
     yield from sweep(tenure, manifest.settings.keep_previous)
     kept = tenure.register.kept[: manifest.settings.keep_previous]
@@ -75,49 +87,59 @@ def project(tenure: Tenure) -> Effects[bool]:
     return True
 
 
-def _lost(tenure: Tenure, files: tuple[ManifestFile, ...], why: str) -> Effects[bool]:
+def _lost(tenure: Tenure, files: tuple[ManifestFile, ...], copies: tuple[_Copy, ...], why: str) -> Effects[bool]:
     """Gives the publication up; its sources go first, so that no late copy can bring one of its files back."""
-    sources = {file.source: file.source_etag for file in files if file.source != file.key}
+    sources = {file.source: file.source_etag for file in files if _moves(file)}
     for found in (yield from staged_up_to(tenure.slot, tenure.register.fence)):
         sources.setdefault(found.key, found.etag)
-    for key, etag in sources.items():
-        yield from remove(tenure, key, etag)
+    yield from remove_all(tenure, tuple(ObjectVersion(key, etag) for key, etag in sources.items()))
+    yield from _end_uploads(tenure, copies)
     yield from tenure.change(register.marked_lost)
     yield from perform(Report("lost", why))
     return False
 
 
-def _publish_file(tenure: Tenure, manifest: Manifest, index: int) -> Effects[bool]:
-    """Copies one new file in; False if neither its source nor its destination is there."""
+def _moves(file: ManifestFile) -> bool:
+    return file.source != file.key
+
+
+def _new_copy(manifest: Manifest, index: int) -> _Copy:
     file = manifest.files[index]
-    effect = CopyObject(file.source, file.source_etag, file.key, manifest.copy_metadata(index))
-    return (yield from _copy(tenure, effect, lambda head: manifest.is_copy(index, head.size, head.metadata)))
+    effect = CopyObject(file.source, file.source_etag, file.size, file.key, manifest.copy_metadata(index))
+    return _Copy(effect, lambda head: manifest.is_copy(index, head.size, head.metadata))
 
 
-def _retire(tenure: Tenure, removed: RemovedFile) -> Effects[None]:
-    """Keeps an old file where the plan says, and deletes it. One that is gone already was retired by another roller."""
-    if removed.backup is not None:
-        effect = CopyObject(removed.key, removed.etag, removed.backup, None)
-        yield from _copy(tenure, effect, lambda head: head.size == removed.size)  # nobody else writes under that prefix
-    yield from remove(tenure, removed.key, removed.etag)
+def _backup_copy(removed: RemovedFile) -> _Copy:
+    """An old file to where the plan keeps it. One that is gone already was retired by another roller."""
+    assert removed.backup is not None
+    effect = CopyObject(removed.key, removed.etag, removed.size, removed.backup, None)
+    return _Copy(effect, lambda head: head.size == removed.size)  # nobody else writes under that prefix
 
 
-def _copy(tenure: Tenure, effect: CopyObject, is_ours: Callable[[ObjectHead], bool]) -> Effects[bool]:
+def _copy_all(tenure: Tenure, copies: tuple[_Copy, ...]) -> Effects[str | None]:
+    """Copies side by side. The first destination that is gone with its source, if there is one."""
+    gone = None
+    for batch in policy.batches(copies):
+        yield from tenure.keep()
+        answers = yield from perform(AtOnce(tuple(each.effect for each in batch)))
+        for each, answer in zip(batch, answers, strict=True):
+            if not (yield from _copied(tenure, each, answer)):
+                gone = gone or each.effect.destination
+    return gone
+
+
+def _copied(tenure: Tenure, copy: _Copy, answer: object) -> Effects[bool]:
     """Whatever the answer, it is the destination that tells: our copy, a stranger's object, or nothing yet.
 
     False: the source (in this version) and the destination are both gone.
     """
-    slot = tenure.slot
+    slot, effect = tenure.slot, copy.effect
     started = yield from perform(ReadClock())
     tries = 0
-    while True:
-        yield from tenure.keep()
-        answer = yield from perform(effect)
-        if isinstance(answer, Done):
-            return True
+    while not isinstance(answer, Done):
         head = yield from answered(HeadObject(effect.destination), slot)
         if isinstance(head, ObjectHead):
-            if is_ours(head):
+            if copy.is_ours(head):
                 return True
             raise not_ours(slot, effect.destination)
         if isinstance(answer, Absent):
@@ -128,28 +150,52 @@ def _copy(tenure: Tenure, effect: CopyObject, is_ours: Callable[[ObjectHead], bo
                 return False
         yield from send_again(slot, f"copying to {effect.destination}", answer, started, tries)
         tries += 1
+        yield from tenure.keep()
+        answer = yield from perform(effect)
+    return True
 
 
-def remove(tenure: Tenure, key: str, etag: str) -> Effects[None]:
-    """Deletes exactly this version of an object; gone already is as good.
+def remove_all(tenure: Tenure, doomed: tuple[ObjectVersion, ...]) -> Effects[None]:
+    """Deletes exactly these versions, side by side; gone already is as good.
 
     Raises:
-        LocationNotEmpty: somebody has overwritten it.
+        LocationNotEmpty: somebody has overwritten one.
     """
+    for batch in policy.batches(doomed):
+        yield from tenure.keep()
+        deletes = tuple(DeleteObject(each.key, each.etag) for each in batch)
+        answers = yield from perform(AtOnce(deletes))
+        for delete, answer in zip(deletes, answers, strict=True):
+            yield from _removed(tenure, delete, answer)
+
+
+def _removed(tenure: Tenure, effect: DeleteObject, answer: object) -> Effects[None]:
+    started = yield from perform(ReadClock())
+    tries = 0
+    while not isinstance(answer, Done):
+        if isinstance(answer, Refused) and answer.status == 412:
+            head = yield from answered(HeadObject(effect.key), tenure.slot)
+            if isinstance(head, Absent):
+                return
+            if head.etag != effect.etag:
+                raise not_ours(tenure.slot, effect.key)
+        yield from send_again(tenure.slot, f"deleting {effect.key}", answer, started, tries)
+        tries += 1
+        yield from tenure.keep()
+        answer = yield from perform(effect)
+
+
+def _end_uploads(tenure: Tenure, copies: tuple[_Copy, ...]) -> Effects[None]:
+    """Comes after the sources are gone: an upload that is begun later has nothing to copy."""
+    effect = AbortUploads(tuple(each.effect for each in copies))
     started = yield from perform(ReadClock())
     tries = 0
     while True:
         yield from tenure.keep()
-        answer = yield from perform(DeleteObject(key, etag))
+        answer = yield from perform(effect)
         if isinstance(answer, Done):
             return
-        if isinstance(answer, Refused) and answer.status == 412:
-            head = yield from answered(HeadObject(key), tenure.slot)
-            if isinstance(head, Absent):
-                return
-            if head.etag != etag:
-                raise not_ours(tenure.slot, key)
-        yield from send_again(tenure.slot, f"deleting {key}", answer, started, tries)
+        yield from send_again(tenure.slot, "ending unfinished copies", answer, started, tries)
         tries += 1
 
 

@@ -82,8 +82,8 @@ def answered(effect: Question[R], slot: Slot) -> Effects[R]:
         tries += 1
 
 
-def look(slot: Slot) -> Effects[Seen]:
-    """Reads the register.
+def look(slot: Slot, undecoded: str | None = None) -> Effects[Seen]:
+    """Reads the register; with the ETag `undecoded` it is only found to stand there.
 
     Raises:
         RegisterUnreadable: for one that this version does not understand.
@@ -93,7 +93,8 @@ def look(slot: Slot) -> Effects[Seen]:
     now = yield from perform(ReadClock())
     if isinstance(answer, Absent):
         return Seen(None, None, asked, now)
-    return Seen(_decoded(answer, slot), answer.etag, asked, now, answer.date, answer.age)
+    register = None if answer.etag == undecoded else _decoded(answer, slot)
+    return Seen(register, answer.etag, asked, now, answer.date, answer.age)
 
 
 def _decoded(answer: ObjectRead, slot: Slot) -> Register:
@@ -105,7 +106,7 @@ def _decoded(answer: ObjectRead, slot: Slot) -> Register:
             slot,
             f"the register s3://{slot.bucket}/{key} can't be read: {error}.",
             not_done="It was left as it is and no query was started.",
-            next_step="Upgrade athena_assets if a newer version wrote it; else restore an earlier object version.",
+            next_step="Upgrade athena_assets if a newer version wrote it; else `athena-assets rebuild`.",
         ) from error
     return register
 
@@ -136,13 +137,13 @@ def write(slot: Slot, before: Seen, register: Register) -> Effects[Seen | None]:
             return Seen(register, answer.etag, asked, (yield from perform(ReadClock())), answer.date)
         doubtful = doubtful or isinstance(answer, Unanswered)
         try:
-            found = yield from look(slot)
+            found = yield from look(slot, undecoded=before.etag)
         except errors.ServiceUnavailable as error:
             raise _unknown(slot, str(error)) from error
         if found.register is not None and found.register.write_id == register.write_id:
             # `asked` of the send, not of the look: an owner counts its lease from before it sent.
             return Seen(register, found.etag, asked, found.answered, found.date)
-        if found.register is None and before.register is not None:
+        if found.etag is None and before.register is not None:
             raise vanished(slot)
         if found.etag != before.etag:
             return None
@@ -163,11 +164,25 @@ def vanished(slot: Slot) -> errors.RegisterVanished:
     """The error for a register that we had read and that is not there any more."""
     return errors.RegisterVanished(
         slot,
-        f"the register s3://{slot.bucket}/{keys.register_key(slot.location)} was deleted while in use.",
+        f"the register s3://{slot.bucket}/{keys.register_key(slot.location)} was deleted.",
         not_done="It was not created again: a fence that starts anew could let an old owner publish.",
-        next_step="Restore the object (bucket versioning) or, if nothing is running, move the published files away and "
-        "publish again.",
+        next_step="Run `athena-assets rebuild`: it makes the register anew from the manifests.",
     )
+
+
+def create_once(slot: Slot, key: str, body: bytes) -> Effects[bytes]:
+    """Creates an object and returns what stands there: these bytes, or another's. Lost reply: it is read back."""
+    started = yield from perform(ReadClock())
+    tries = 0
+    while True:
+        answer = yield from perform(WriteObject(key, body, None))
+        if isinstance(answer, Written):
+            return body
+        stored = yield from answered(ReadObject(key), slot)
+        if not isinstance(stored, Absent):
+            return stored.body
+        yield from send_again(slot, f"writing {key}", answer, started, tries)
+        tries += 1
 
 
 def _unknown(slot: Slot, what: str) -> errors.OutcomeUnknown:

@@ -109,6 +109,14 @@ def current_etag(bucket: str, key: str) -> str | None:
         return None if found is None else found.etag.strip('"')
 
 
+def has_upload(bucket: str, key: str, upload_id: str) -> bool:
+    """Whether an upload of this key is under way: begun, neither completed nor aborted."""
+    with LOCK:
+        holder = _bucket(bucket)
+        found = None if holder is None else holder.multiparts.get(upload_id)
+        return found is not None and found.key_name == key
+
+
 def list_objects(bucket: str, prefix: str) -> list[StoredObject]:
     """All current objects under a prefix, in key order; empty if there is no such bucket."""
     with LOCK:

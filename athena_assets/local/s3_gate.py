@@ -1,8 +1,9 @@
 """S3 as moto serves it, made atomic, with the preconditions that moto lacks.
 
-Faithful: conditional PutObject, CopyObject (destination and source), CompleteMultipartUpload, DeleteObject, and the
-ETag of each entry of DeleteObjects; `If-None-Match: <etag>` on a write is 501; a wrong expected owner of bucket or
-copy source is 403. Every request sees one state of the store: check and effect happen under one lock.
+Faithful: conditional PutObject, CopyObject (destination and source), UploadPartCopy (source), CompleteMultipartUpload,
+DeleteObject, and the ETag of each entry of DeleteObjects; `If-None-Match: <etag>` on a write is 501; an upload that was
+completed or aborted is 404; a wrong expected owner of bucket or copy source is 403. Every request sees one state of the
+store: check and effect happen under one lock.
 
 Not faithful: a 409 for a conflict in flight never arises by itself (inject it); a DeleteObject with If-Match on an
 absent key answers 412, which no document states; bucket policies are not enforced.
@@ -13,7 +14,7 @@ from __future__ import annotations
 import io
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import parse_qs, unquote
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
@@ -22,6 +23,9 @@ from athena_assets.local.http_server import Reply
 from athena_assets.local.identify import Identity, delete_entries
 
 _WRITES = frozenset({"PutObject", "CopyObject", "CompleteMultipartUpload"})
+_OF_UPLOADS = frozenset(
+    {"UploadPart", "UploadPartCopy", "CompleteMultipartUpload", "AbortMultipartUpload", "ListParts"}
+)
 
 
 def s3_error(status: int, code: str, message: str, resource: str = "") -> Reply:
@@ -59,7 +63,11 @@ def _refusal(identity: Identity, environ: Mapping[str, Any]) -> Reply | None:
     expected = environ.get("HTTP_X_AMZ_EXPECTED_BUCKET_OWNER")
     if expected is not None and expected != owner:
         return s3_error(403, "AccessDenied", "Access Denied", bucket)
-    if identity.operation == "CopyObject" and (refusal := _copy_source_refusal(environ)):
+    if identity.operation in _OF_UPLOADS:
+        upload = parse_qs(str(environ.get("QUERY_STRING", ""))).get("uploadId", [""])[0]
+        if not moto_seams.has_upload(bucket, str(identity.key), upload):
+            return s3_error(404, "NoSuchUpload", "The specified multipart upload does not exist.", str(identity.key))
+    if identity.operation in ("CopyObject", "UploadPartCopy") and (refusal := _copy_source_refusal(environ)):
         return refusal
     if identity.operation in _WRITES:
         return _write_refusal(bucket, str(identity.key), environ)

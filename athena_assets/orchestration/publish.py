@@ -11,7 +11,7 @@ from athena_assets.orchestration.console import query_link
 from athena_assets.orchestration.failures import failure, failures, query_of
 from athena_assets.orchestration.metadata import Metadata, outcome_metadata, skipped_metadata
 from athena_assets.orchestration.partitions import check_key
-from athena_assets.orchestration.request import forced, request_id
+from athena_assets.orchestration.request import forced, is_first_try, request_id
 from athena_assets.orchestration.resource import AthenaUnloadResource
 
 Events = Iterator[dg.AssetMaterialization | dg.AssetObservation | dg.MaterializeResult[None]]
@@ -44,6 +44,7 @@ class Step:
                 force=forced(context.run, self._force, self._target),
                 run=context.run.run_id,
                 observe=context.log.info,
+                first_try=self._first_try,
             )
         except AthenaAssetsError as error:
             query_id = query_of(error)
@@ -107,12 +108,17 @@ class Step:
                 force=forced(context.run, self._force, self._target),
                 run=context.run.run_id,
                 observe=lambda partition, line: context.log.info("%s: %s", partition, line),
+                first_try=self._first_try,
             )
             # Interrupted while it stores what we yielded, Dagster drops our generator without closing it.
             with self._resource.closing(outcomes):
                 yield from outcomes
         except AthenaAssetsError as error:
             raise failure(error, None) from error  # of no single partition: nothing was started
+
+    @property
+    def _first_try(self) -> bool:
+        return is_first_try(self._context.run, self._context.retry_number)
 
     def _wish(self, partition: str | None) -> str:
         return request_id(self._context.run, self._context.instance, self._context.asset_key, partition)

@@ -31,6 +31,11 @@ def request_id(run: dg.DagsterRun, instance: dg.DagsterInstance, asset_key: dg.A
     return _readable(origin.run_id, asset_key, partition)
 
 
+def is_first_try(run: dg.DagsterRun, step_retries: int) -> bool:
+    """Whether nobody can have used the request id before: neither Dagster's own retry of the step nor of the run."""
+    return step_retries == 0 and RETRY_NUMBER_TAG not in run.tags
+
+
 def _readable(run_id: str, asset_key: dg.AssetKey, partition: str | None) -> str:
     text = "/".join((run_id, *asset_key.path, *(() if partition is None else (f"partition={partition}",))))
     if len(text) <= LONGEST and text.isascii() and text.isprintable():

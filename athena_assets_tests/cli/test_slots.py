@@ -267,3 +267,41 @@ def test_repair_sends_the_readers_of_a_table_back_to_the_publication(lake: Lake,
     assert lake.pointer("pointed") == lake.readers(location)
     assert cli("scrub", "pointed").status == 0
     assert cli("repair", "pointed").status == 1
+
+
+def test_rebuild_says_first_what_it_would_write_and_then_writes_it(lake: Lake, cli: Cli) -> None:
+    target = lake.target()
+    cli.define(target)
+    cli("unload", target.name)
+    lake.s3.delete_object(Bucket=lake.bucket, Key=keys.register_key(parse_location(target.location)))
+    assert "rebuild" in cli("unload", target.name).err
+    looked = cli("rebuild", target.name)
+    assert looked.status == 0
+    assert "it is gone" in looked.out
+    assert "00000001-01" in looked.out
+    assert "its files prove it" in looked.out
+    assert "would be written (--write)" in looked.out
+    assert lake.register(target.location) is None
+    document = cli("rebuild", target.name, "--write", "--json").document
+    assert document["written"] is True
+    assert document["chosen"]["name"] == "00000001-01"
+    lake.assert_published_once(target.location)
+    assert cli("rebuild", target.name).status == 5
+
+
+def test_rebuild_lists_what_it_can_not_tell_apart(lake: Lake, cli: Cli) -> None:
+    target = lake.target()
+    cli.define(target)
+    cli("unload", target.name)
+    for key in lake.listing(target.location):
+        lake.s3.delete_object(Bucket=lake.bucket, Key=key)
+    lake.s3.delete_object(Bucket=lake.bucket, Key=keys.register_key(parse_location(target.location)))
+    looked = cli("rebuild", target.name)
+    assert looked.status == 5
+    assert "0 of 4 files there" in looked.out
+    assert "--publication" in looked.out
+    assert cli("rebuild", target.name, "--write").status == 5
+    lost = cli("rebuild", target.name, "--write", "--publication", "00000001-01")
+    assert "PublicationLost" in lost.err
+    assert cli("unload", target.name).status == 0
+    lake.assert_published_once(target.location)

@@ -164,11 +164,7 @@ REGISTERS = {
 
 MANIFEST = Manifest(
     slot="s3://lake/marts/daily/",
-    generation="a" * 64,
-    request="wish-1",
-    query_id="11111111-2222-3333-4444-555555555555",
-    fence=7,
-    attempt=1,
+    publication=PUBLICATION,
     staging=START.staging,
     files=(
         ManifestFile(f"{START.staging}one.gz", '"e1"', 10, "marts/daily/00000007-01-00000.gz"),
@@ -178,6 +174,6 @@ MANIFEST = Manifest(
         RemovedFile("marts/daily/00000005-01-00000.gz", '"e0"', 5, f"{CONTROL}backup/00000005/00000005-01-00000.gz"),
         RemovedFile("marts/daily/00000004-01-00000.gz", '"e9"', 6, None),
     ),
-    replaces=f"{CONTROL}manifests/00000005-01.json",
+    replaces=(EARLIER,),
     settings=ATTEMPT.settings,
 )

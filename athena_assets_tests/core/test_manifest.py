@@ -7,7 +7,6 @@ import pytest
 from athena_assets.core.effects import ListedObject
 from athena_assets.core.location import Location
 from athena_assets.core.manifest import (
-    MAX_COPY_BYTES,
     InvalidResult,
     ManifestFile,
     match_files,
@@ -90,17 +89,9 @@ def test_a_file_named_twice_is_refused() -> None:
         match_files(uris("a", "b", "a"), listed("a", "b"), LOCATION, STAGING)
 
 
-def test_a_file_of_5_gib_is_taken_and_a_larger_one_refused() -> None:
-    largest = listed("a", size=5 * 1024**3)
+def test_a_file_may_have_any_size() -> None:
+    largest = listed("a", size=50 * 1024**4)
     assert match_files(uris("a"), largest, LOCATION, STAGING) == largest
-    assert MAX_COPY_BYTES == 5_368_709_120
-    with pytest.raises(InvalidResult, match="larger than 5 GiB"):
-        match_files(uris("a"), listed("a", size=MAX_COPY_BYTES + 1), LOCATION, STAGING)
-
-
-def test_a_leftover_of_any_size_does_no_harm() -> None:
-    huge = ListedObject(f"{STAGING}z", MAX_COPY_BYTES + 1, '"z"')
-    assert match_files(uris("a"), (*listed("a"), huge), LOCATION, STAGING) == listed("a")
 
 
 # --- ours ------------------------------------------------------------------------------------------------------------
@@ -141,8 +132,8 @@ OTHER_FILES = tuple(replace(file, source_etag='"other"') for file in MANIFEST.fi
         (10, MANIFEST.copy_metadata(1)),
         (10, replace(MANIFEST, slot="s3://lake/marts/daily_old/").copy_metadata(0)),
         (10, replace(MANIFEST, slot=str(Location("pond", LOCATION.prefix))).copy_metadata(0)),
-        (10, replace(MANIFEST, fence=8).copy_metadata(0)),
-        (10, replace(MANIFEST, attempt=2).copy_metadata(0)),
+        (10, replace(MANIFEST, publication=replace(MANIFEST.publication, fence=8)).copy_metadata(0)),
+        (10, replace(MANIFEST, publication=replace(MANIFEST.publication, attempt=2)).copy_metadata(0)),
         (10, replace(MANIFEST, files=OTHER_FILES).copy_metadata(0)),
     ],
 )
@@ -158,13 +149,6 @@ def test_a_data_manifest_that_is_not_text_is_no_result() -> None:
 @pytest.mark.parametrize("character", ["\u2028", "\x85", "\x1c", "\x0b"])
 def test_only_a_line_feed_ends_a_line_of_the_data_manifest(character: str) -> None:
     assert parse_data_manifest(f"s3://lake/a{character}b\n".encode()) == (f"s3://lake/a{character}b",)
-
-
-def test_a_file_that_is_published_in_place_may_have_any_size() -> None:
-    huge = (ListedObject(f"{STAGING}a", 6 * 1024**3, '"a"'),)
-    assert match_files((f"s3://lake/{STAGING}a",), huge, LOCATION, STAGING, copied=False) == huge
-    with pytest.raises(InvalidResult, match="5 GiB"):
-        match_files((f"s3://lake/{STAGING}a",), huge, LOCATION, STAGING)
 
 
 @pytest.mark.parametrize(

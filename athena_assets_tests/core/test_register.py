@@ -174,15 +174,11 @@ def test_a_register_is_read_back_as_written(value: Register) -> None:
 manifests = st.builds(
     Manifest,
     slot=st.text(),
-    generation=st.text(),
-    request=st.text(),
-    query_id=st.text(),
-    fence=numbers,
-    attempt=numbers,
+    publication=publications,
     staging=st.text(),
     files=st.lists(st.builds(ManifestFile, st.text(), st.text(), numbers, st.text()), max_size=3).map(tuple),
     removes=st.lists(st.builds(RemovedFile, st.text(), st.text(), numbers, maybe_text), max_size=3).map(tuple),
-    replaces=maybe_text,
+    replaces=st.lists(publications, max_size=2).map(tuple),
     settings=settings,
 )
 

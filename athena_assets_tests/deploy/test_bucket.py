@@ -15,9 +15,10 @@ from typing import Any
 import pytest
 
 from athena_assets import UpstreamTable, errors
+from athena_assets.aws import multipart
 from athena_assets.core import keys
 from athena_assets.core.location import parse_location
-from athena_assets.local import EmbeddedAws
+from athena_assets.local import EmbeddedAws, Fault, Respond
 from athena_assets_tests.deploy.template import (
     ACCOUNT,
     BUCKET_YAML,
@@ -37,6 +38,11 @@ ACTIONS = {
     "s3:PutObject": ["s3:PutObject"],
     "s3:CopyObject": ["s3:PutObject"],  # of the destination; the source's GetObject is asserted where it is sent
     "s3:DeleteObject": ["s3:DeleteObject"],
+    "s3:CreateMultipartUpload": ["s3:PutObject"],
+    "s3:UploadPartCopy": ["s3:PutObject"],
+    "s3:CompleteMultipartUpload": ["s3:PutObject"],
+    "s3:AbortMultipartUpload": ["s3:AbortMultipartUpload"],
+    "s3:ListMultipartUploads": ["s3:ListBucketMultipartUploads"],
 }
 """The IAM actions of an operation; every operation of Athena and Glue is an action of the same name."""
 
@@ -74,6 +80,11 @@ def sent(lake: Lake) -> set[tuple[str, str]]:
     lake.s3.put_object(Bucket=lake.bucket, Key=f"{prefix}stranger", Body=b"x")
     assert not publisher.scrub(location).clean
     publisher.unload(lake.target("direct", mode="direct"))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(multipart, "LARGEST_COPY", 0)
+        lake.aws.faults.add(Fault(Respond(503, "SlowDown"), "s3", "CompleteMultipartUpload"))
+        publisher.unload(lake.target("large"))
 
     failing = lake.target("failing", retries=0)
     lake.aws.faults.fail_queries(sql_contains="failing", after_files=2)

@@ -10,7 +10,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -18,8 +18,10 @@ import pyarrow.parquet as pq
 
 from athena_assets import AwsSettings, Published, Publisher, Reused, Skipped, Target
 from athena_assets.core import keys
+from athena_assets.core.codec import decode, encode
 from athena_assets.core.location import parse_location
-from athena_assets.core.register import Register, decode_register
+from athena_assets.core.manifest import Manifest
+from athena_assets.core.register import HISTORY, Register, decode_register
 from athena_assets.local import EmbeddedAws, QueryRecord
 
 ROWS = 1_000
@@ -176,6 +178,21 @@ class Lake:
         else:
             found = self.glue.get_table(**names, Name=table)["Table"]
         return str(found["StorageDescriptor"]["Location"])
+
+    def prolong(self, location: str, length: int) -> None:
+        """Puts the register and the manifests of `length` publications there, after the pattern of the one there is."""
+        slot, found = parse_location(location), self.register(location)
+        assert found is not None
+        assert found.publication is not None
+        body = self.s3.get_object(Bucket=self.bucket, Key=found.publication.manifest)["Body"].read()
+        first = decode(body, Manifest)
+        for fence in range(2, length + 1):
+            key = keys.manifest_key(slot, fence, 1)
+            publication = replace(first.publication, fence=fence, request=f"request {fence}", manifest=key)
+            manifest = replace(first, publication=publication, replaces=found.remembered[:HISTORY])
+            self.s3.put_object(Bucket=self.bucket, Key=key, Body=encode(manifest))
+            found = replace(found, fence=fence, publication=publication, history=found.remembered[:HISTORY])
+        self.s3.put_object(Bucket=self.bucket, Key=keys.register_key(slot), Body=encode(found))
 
     def assert_published_once(self, location: str, values: range = range(ROWS)) -> None:
         """Every row once for readers, the slot free, nothing left of the publication in staging."""

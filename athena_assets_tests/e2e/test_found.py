@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from athena_assets import Published, Publisher, Reused, errors
+from athena_assets.core import keys
 from athena_assets.core.location import parse_location
 from athena_assets.local import Fault, HoldRequest
 from athena_assets_tests.e2e.lake import ROWS, Lake, wait_until
@@ -61,6 +62,7 @@ def test_another_targets_publication_is_never_adopted(lake: Lake) -> None:
     outer = lake.target("outer", location=f"s3://{lake.bucket}/published/out/", adopt_existing=True)
     publisher = lake.publisher()
     publisher.unload(inner)
+    lake.s3.delete_object(Bucket=lake.bucket, Key=keys.register_key(parse_location(inner.location)))
     with pytest.raises(errors.LocationNotEmpty, match="out/inner"):
         publisher.unload(outer)
     assert lake.rows(inner.location) == Counter(range(ROWS))

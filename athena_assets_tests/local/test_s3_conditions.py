@@ -178,6 +178,64 @@ def test_completing_an_upload_judges_the_destination(lake: Lake) -> None:
     assert lake.read("k") == b"other"
 
 
+def copied_part(lake: Lake, upload: str, **conditions: Any) -> str:
+    answer = lake.s3.upload_part_copy(
+        Bucket="out",
+        Key="k",
+        UploadId=upload,
+        PartNumber=1,
+        CopySource={"Bucket": "out", "Key": "source"},
+        **conditions,
+    )
+    return str(answer["CopyPartResult"]["ETag"])
+
+
+def complete(lake: Lake, upload: str, etag: str) -> None:
+    parts = {"Parts": [{"ETag": etag, "PartNumber": 1}]}
+    lake.s3.complete_multipart_upload(Bucket="out", Key="k", UploadId=upload, MultipartUpload=parts, IfNoneMatch="*")
+
+
+def test_copying_a_part_judges_its_source_and_takes_its_range(lake: Lake) -> None:
+    stale = lake.put("source", b"old")
+    etag = lake.put("source", b"0123456789")
+    upload = lake.s3.create_multipart_upload(Bucket="out", Key="k")["UploadId"]
+    with pytest.raises(ClientError) as error:
+        copied_part(lake, upload, CopySourceIfMatch=stale)
+    assert status_of(error) == (412, "PreconditionFailed")
+    with pytest.raises(ClientError) as error:
+        copied_part(lake, upload, ExpectedSourceBucketOwner=STRANGER)
+    assert status_of(error)[0] == 403
+    complete(lake, upload, copied_part(lake, upload, CopySourceIfMatch=etag, CopySourceRange="bytes=2-4"))
+    assert lake.read("k") == b"234"
+    lake.s3.delete_object(Bucket="out", Key="source")
+    with pytest.raises(ClientError) as error:
+        copied_part(lake, lake.s3.create_multipart_upload(Bucket="out", Key="k")["UploadId"], CopySourceIfMatch=etag)
+    assert status_of(error) == (404, "NoSuchKey")
+
+
+@pytest.mark.parametrize("end", ["abort", "complete"])
+def test_an_upload_that_has_ended_takes_nothing_more(lake: Lake, end: str) -> None:
+    lake.put("source")
+    upload = lake.s3.create_multipart_upload(Bucket="out", Key="k")["UploadId"]
+    etag = copied_part(lake, upload)
+    if end == "abort":
+        lake.s3.abort_multipart_upload(Bucket="out", Key="k", UploadId=upload)
+    else:
+        complete(lake, upload, etag)
+        lake.s3.delete_object(Bucket="out", Key="k")
+    calls = (
+        lambda: copied_part(lake, upload),
+        lambda: complete(lake, upload, etag),
+        lambda: lake.s3.abort_multipart_upload(Bucket="out", Key="k", UploadId=upload),
+    )
+    for call in calls:
+        with pytest.raises(ClientError) as error:
+            call()
+        assert status_of(error) == (404, "NoSuchUpload")
+    assert lake.keys() == ["source"]
+    assert "Uploads" not in lake.s3.list_multipart_uploads(Bucket="out")
+
+
 @pytest.mark.parametrize("operation", ["put", "get", "head", "list", "delete", "copy", "copy source"])
 def test_a_wrong_expected_owner_is_refused(lake: Lake, operation: str) -> None:
     lake.put("source")

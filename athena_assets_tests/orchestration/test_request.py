@@ -7,7 +7,7 @@ import pytest
 
 from athena_assets import Target
 from athena_assets.errors import InvalidTarget
-from athena_assets.orchestration.request import LONGEST, forced, request_id
+from athena_assets.orchestration.request import LONGEST, forced, is_first_try, request_id
 
 KEY = dg.AssetKey(["mart", "orders"])
 TARGET = Target(name="mart/orders", query="SELECT 1 AS one", location="s3://lake/orders/")
@@ -54,6 +54,14 @@ def test_the_retry_of_a_persons_reexecution_keeps_that_wish(instance: dg.Dagster
     retry = start(instance, again, dagster__retry_number="2")
     assert retry.root_run_id == first.run_id
     assert wish(instance, retry) == wish(instance, again)
+
+
+def test_only_dagsters_own_retries_may_find_an_earlier_publication_of_theirs(instance: dg.DagsterInstance) -> None:
+    first = start(instance)
+    assert is_first_try(first, step_retries=0)
+    assert not is_first_try(first, step_retries=1)
+    assert is_first_try(start(instance, first), step_retries=0)
+    assert not is_first_try(start(instance, first, dagster__retry_number="1"), step_retries=0)
 
 
 def test_a_retry_of_a_deleted_run_falls_back_to_the_root(instance: dg.DagsterInstance) -> None:

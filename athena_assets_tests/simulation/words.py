@@ -28,7 +28,7 @@ def say(value: Any) -> str:
             return f"list {prefix}"
         case effects.HeadObject(key):
             return f"head {tail(key)}"
-        case effects.CopyObject(source, _, destination):
+        case effects.CopyObject(source, _, _, destination):
             return f"copy {tail(source)} to {tail(destination)}"
         case effects.DeleteObject(key):
             return f"delete {tail(key)}"
