@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from athena_assets.core import effects, keys
 from athena_assets.core.effects import Effect
@@ -33,6 +33,8 @@ WRITES = (
     effects.StartQuery,
     effects.StopQuery,
     effects.MovePointer,
+    effects.AbortUploads,
+    effects.AtOnce,
 )
 # Their answers can't change once the protocol can ask for them, so that no other order of them is another behaviour.
 SETTLED = (effects.CountRows, effects.ReadUri)
@@ -56,6 +58,9 @@ class Fault(StrEnum):
     FORGET = "token forgotten"
     UPSTREAM = "upstream changes"
     STRANGER = "stranger writes"
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,18 @@ class Node:
     locals: tuple[Local, ...]
     left: tuple[int, ...]  # of each fault, in the order of Fault
     pending: tuple[Effect[Any], ...] = ()
+    answered: tuple[tuple[tuple[int, Any], ...], ...] = ()  # for each caller, of the effects that run side by side
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """What becomes of one effect. `pending` is performed later, or never."""
+
+    label: str
+    answer: Answer
+    world: World
+    faults: tuple[Fault, ...] = ()
+    pending: Effect[Any] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,48 +289,84 @@ class Explorer:
         effect = local.effect
         assert effect is not None
         name = f"{local.program.name}: {say(effect)}"
-        world = node.world.copy()
-        answer = world.perform(effect)
-        held = self._held(node, index, effect)
-        if held is not None:
-            expired = replace(answer, age=LONG_AGO)
-            if held:
-                yield self._stepped(f"{name} -> held by a living owner", node, index, Answer(answer), world)
-                yield from self._spend(node, Fault.EXPIRY, f"{name} -> lease expired", index, Answer(expired), world)
-            else:
-                yield self._stepped(f"{name} -> held by a dead owner", node, index, Answer(expired), world)
+        if isinstance(effect, effects.AtOnce):
+            answered = dict(node.answered[index])
+            for place, part in enumerate(effect.effects):
+                if place not in answered:
+                    for fate in self._fates(node, index, part):
+                        yield from self._part_answered(node, index, effect, place, fate)
         else:
-            yield self._stepped(f"{name} -> {say(answer)}", node, index, Answer(answer), world)
-        paused = Answer(answer, self.scenario.pause)
-        yield from self._spend(node, Fault.PAUSE, f"{name} -> {say(answer)}, then a pause", index, paused, world)
-        if isinstance(effect, effects.StartQuery):
-            throttled = Answer(effects.StartThrottled("TooManyRequestsException"))
-            yield from self._spend(node, Fault.THROTTLE, f"{name} -> throttled", index, throttled)
-        if isinstance(effect, effects.PollQuery):
-            silent = Answer(effects.Unanswered("ThrottlingException"))
-            yield from self._spend(node, Fault.THROTTLE, f"{name} -> throttled", index, silent)
-        if isinstance(effect, WRITES):
-            lost = Answer(effects.Unanswered("the connection was closed"))
-            yield from self._spend(node, Fault.LOST, f"{name} -> applied, reply lost", index, lost, world)
-            waiting = replace(node, pending=(*node.pending, effect))
-            yield from self._spend(waiting, Fault.LATE, f"{name} -> no reply, under way", index, lost)
-        if isinstance(effect, effects.WriteObject):
-            conflict = Answer(effects.Refused(409, "ConditionalRequestConflict"))
-            yield from self._spend(node, Fault.CONFLICT, f"{name} -> 409", index, conflict)
+            for fate in self._fates(node, index, effect):
+                yield from self._told(node, index, fate)
         if isinstance(effect, (*WRITES, effects.ReadObject, effects.PollQuery)):
             yield from self._crash(node, index, f"crash before {name}", (Fault.CRASH,))
             yield from self._interrupt(node, index, f"interrupted before {name}")
         if isinstance(effect, WRITES):
-            waiting = replace(node, pending=(*node.pending, effect))
-            yield from self._crash(waiting, index, f"crash with {name} under way", (Fault.CRASH, Fault.LATE))
+            under_way = replace(node, pending=(*node.pending, *self._unanswered(node, index, effect)))
+            yield from self._crash(under_way, index, f"crash with {name} under way", (Fault.CRASH, Fault.LATE))
+
+    def _fates(self, node: Node, index: int, effect: Effect[Any]) -> Iterator[Fate]:
+        """What can become of one effect: what its caller is told, and what the world is like then."""
+        name = f"{node.locals[index].program.name}: {say(effect)}"
+        world = node.world.copy()
+        answer = world.perform(effect)
+        held = self._held(node, index, effect)
+        if held is not None:
+            expired = Answer(replace(answer, age=LONG_AGO))
+            if held:
+                yield Fate(f"{name} -> held by a living owner", Answer(answer), world)
+                yield Fate(f"{name} -> lease expired", expired, world, (Fault.EXPIRY,))
+            else:
+                yield Fate(f"{name} -> held by a dead owner", expired, world)
+        else:
+            yield Fate(f"{name} -> {say(answer)}", Answer(answer), world)
+        paused = Answer(answer, self.scenario.pause)
+        yield Fate(f"{name} -> {say(answer)}, then a pause", paused, world, (Fault.PAUSE,))
+        if isinstance(effect, effects.StartQuery):
+            throttled = Answer(effects.StartThrottled("TooManyRequestsException"))
+            yield Fate(f"{name} -> throttled", throttled, node.world, (Fault.THROTTLE,))
+        if isinstance(effect, effects.PollQuery):
+            silent = Answer(effects.Unanswered("ThrottlingException"))
+            yield Fate(f"{name} -> throttled", silent, node.world, (Fault.THROTTLE,))
+        if isinstance(effect, WRITES):
+            lost = Answer(effects.Unanswered("the connection was closed"))
+            yield Fate(f"{name} -> applied, reply lost", lost, world, (Fault.LOST,))
+            yield Fate(f"{name} -> no reply, under way", lost, node.world, (Fault.LATE,), effect)
+        if isinstance(effect, effects.WriteObject):
+            conflict = Answer(effects.Refused(409, "ConditionalRequestConflict"))
+            yield Fate(f"{name} -> 409", conflict, node.world, (Fault.CONFLICT,))
+
+    def _told(self, node: Node, index: int, fate: Fate) -> Iterator[Move]:
+        paid = _paid(node, *fate.faults)
+        if paid is not None:
+            pending = node.pending if fate.pending is None else (*node.pending, fate.pending)
+            paid = replace(paid, world=fate.world, pending=pending)
+            yield Move(fate.label, self._stepped(paid, index, fate.answer), fate.faults)
+
+    def _part_answered(self, node: Node, index: int, whole: effects.AtOnce, place: int, fate: Fate) -> Iterator[Move]:
+        """One of the effects that run side by side; their caller goes on when all are answered."""
+        paid = _paid(node, *fate.faults)
+        if paid is None or Fault.PAUSE in fate.faults:
+            return
+        pending = node.pending if fate.pending is None else (*node.pending, fate.pending)
+        answers = tuple(sorted((*node.answered[index], (place, fate.answer.value)), key=lambda each: each[0]))
+        paid = replace(paid, world=fate.world, pending=pending, answered=_at(node.answered, index, answers))
+        if len(answers) == len(whole.effects):
+            paid = self._stepped(paid, index, Answer(tuple(value for _, value in answers)))
+        yield Move(fate.label, paid, fate.faults)
+
+    def _unanswered(self, node: Node, index: int, effect: Effect[Any]) -> tuple[Effect[Any], ...]:
+        if not isinstance(effect, effects.AtOnce):
+            return (effect,)
+        answered = dict(node.answered[index])
+        return tuple(part for place, part in enumerate(effect.effects) if place not in answered)
 
     def _interrupt(self, node: Node, index: int, label: str) -> Iterator[Move]:
         """The process is told to end, and cleans up; nothing runs in its stead."""
         paid = _paid(node, Fault.INTERRUPT)
         cleaning = node.locals[index].program.interrupted(node.locals[index])
         if paid is not None and cleaning is not None:
-            locals_ = (*node.locals[:index], cleaning, *node.locals[index + 1 :])
-            yield Move(label, self._settled(replace(paid, locals=locals_), index), (Fault.INTERRUPT,))
+            yield Move(label, self._begun(paid, index, cleaning), (Fault.INTERRUPT,))
 
     def _held(self, node: Node, index: int, effect: Effect[Any]) -> bool | None:
         """Whether the register that is about to be read is another's, who lives (True) or is dead (False)."""
@@ -338,29 +391,20 @@ class Explorer:
     def _stranger(self, world: World) -> None:
         world.intrude(f"{self.scenario.location.prefix}strangers-{len(world.foreign)}")
 
-    def _spend(
-        self, node: Node, fault: Fault, label: str, index: int, answer: Answer, world: World | None = None
-    ) -> Iterator[Move]:
-        paid = _paid(node, fault)
-        if paid is not None:
-            yield self._stepped(label, paid, index, answer, world or node.world, (fault,))
-
-    def _stepped(
-        self, label: str, node: Node, index: int, answer: Answer, world: World, faults: tuple[Fault, ...] = ()
-    ) -> Move:
+    def _stepped(self, node: Node, index: int, answer: Answer) -> Node:
         local = node.locals[index].program.step(node.locals[index], answer)
-        locals_ = (*node.locals[:index], local, *node.locals[index + 1 :])
-        return Move(label, self._settled(replace(node, world=world, locals=locals_), index), faults)
+        return self._begun(node, index, local)
+
+    def _begun(self, node: Node, index: int, local: Local) -> Node:
+        """A caller stands somewhere else, and nothing that it asked for before is answered to it any more."""
+        node = replace(node, locals=_at(node.locals, index, local), answered=_at(node.answered, index, ()))
+        return self._settled(node, index)
 
     def _crash(self, node: Node, index: int, label: str, faults: tuple[Fault, ...]) -> Iterator[Move]:
         """The process dies; another one with the same request begins whenever it likes."""
-        for fault in faults:
-            paid = _paid(node, fault)
-            if paid is None:
-                return
-            node = paid
-        locals_ = (*node.locals[:index], self._programs[index].initial, *node.locals[index + 1 :])
-        yield Move(label, self._settled(replace(node, locals=locals_), index), faults)
+        paid = _paid(node, *faults)
+        if paid is not None:
+            yield Move(label, self._begun(paid, index, self._programs[index].initial), faults)
 
     def _changed(self, node: Node, label: str, change: Callable[[World], Any], *faults: Fault) -> Move:
         world = node.world.copy()
@@ -384,14 +428,19 @@ class Explorer:
             else:
                 return node
             local = local.program.step(local, Answer(answer))
-            node = replace(node, locals=(*node.locals[:index], local, *node.locals[index + 1 :]))
+            node = replace(node, locals=_at(node.locals, index, local))
 
 
-def _paid(node: Node, fault: Fault) -> Node | None:
-    at = _ORDER[fault]
-    if node.left[at] == 0:
-        return None
-    return replace(node, left=(*node.left[:at], node.left[at] - 1, *node.left[at + 1 :]))
+def _paid(node: Node, *faults: Fault) -> Node | None:
+    """The same with these faults taken from the budget; None if it has not so many left."""
+    left = list(node.left)
+    for fault in faults:
+        left[_ORDER[fault]] -= 1
+    return None if min(left) < 0 else replace(node, left=tuple(left))
+
+
+def _at(values: tuple[T, ...], index: int, value: T) -> tuple[T, ...]:
+    return (*values[:index], value, *values[index + 1 :])
 
 
 _ORDER = {fault: number for number, fault in enumerate(Fault)}
@@ -463,6 +512,7 @@ class Names:
         yield from sorted(self._parted(item) for item in world.objects.items())
         yield from sorted(self._parted(query) for query in world.queries.values())
         yield from sorted(self._parted(effect) for effect in node.pending)
+        yield self._parted(node.answered)
         yield self._parted(tuple(world.tokens.items()))
         yield self._parted(tuple(sorted(world.tables.items(), key=repr)))
         yield self._parted((world.upstream, world.commits, world.readable))

@@ -10,7 +10,7 @@ from typing import Any
 from athena_assets import errors
 from athena_assets.core.abandon import abandon
 from athena_assets.core.collect import collect
-from athena_assets.core.effects import CopyObject, DrawId, Effect
+from athena_assets.core.effects import AtOnce, CopyObject, DrawId, Effect
 from athena_assets.core.generation import UpstreamVersion, generation_fingerprint
 from athena_assets.core.location import Location
 from athena_assets.core.protocol import Caller
@@ -29,10 +29,8 @@ TABLE = UpstreamTable("sales", "orders")
 VERSIONS = 4
 
 ERRORS: Mapping[Fault | str, tuple[type[errors.AthenaAssetsError], ...]] = {
-    Fault.FAIL: (errors.QueryInternalError,),
     Fault.FAIL_FOR_GOOD: (errors.QueryUserError,),
     Fault.PAUSE: (errors.QueryTimedOut,),
-    Fault.FORGET: (errors.QueryInternalError,),
     Fault.INTERRUPT: (errors.QueryCancelled,),
     Fault.LIE: (errors.ResultInvalid,),
     Fault.STRANGER: (errors.LocationNotEmpty,),
@@ -166,9 +164,9 @@ def replaced(*wishes: Request, files: int = 1) -> World:
 def copying() -> Scenario:
     """A dead owner's copy is still under way while its publication is finished and replaced."""
     world = World()
-    copy = left_by(A, world, lambda effect: isinstance(effect, CopyObject))
-    assert copy is not None
-    return scenario("a late copy", forced(B), world=world, pending=(copy,), queries=2)
+    copies = left_by(A, world, lambda effect: isinstance(effect, AtOnce) and isinstance(effect.effects[0], CopyObject))
+    assert isinstance(copies, AtOnce)
+    return scenario("a late copy", forced(B), world=world, pending=copies.effects, queries=2)
 
 
 # --- what is explored -------------------------------------------------------------------------------------------------

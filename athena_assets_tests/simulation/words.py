@@ -32,6 +32,8 @@ def say(value: Any) -> str:
             return f"copy {tail(source)} to {tail(destination)}"
         case effects.DeleteObject(key):
             return f"delete {tail(key)}"
+        case effects.AtOnce(parts):
+            return f"{len(parts)} at once, such as {say(parts[0])}" if parts else "nothing at once"
         case effects.StartQuery(parameters, token):
             return f"start query into {tail(parameters.staging)} with token {short(token)}"
         case effects.PollQuery(query_id):

@@ -199,6 +199,10 @@ class World:
     def _list(self, effect: effects.ListObjects) -> tuple[effects.ListedObject, ...]:
         return self.listing(effect.prefix)
 
+    def _folders(self, effect: effects.ListFolders) -> tuple[str, ...]:
+        inside = (key.removeprefix(effect.prefix) for key in self.objects if key.startswith(effect.prefix))
+        return tuple(sorted({f"{effect.prefix}{each.partition('/')[0]}/" for each in inside if "/" in each}))
+
     def _head(self, effect: effects.HeadObject) -> effects.ObjectHead | effects.Absent:
         found = self.objects.get(effect.key)
         if found is None:
@@ -223,6 +227,14 @@ class World:
             return effects.Refused(412, "PreconditionFailed")
         del self.objects[effect.key]
         return effects.Done()
+
+    def _abort(self, effect: effects.AbortUploads) -> effects.Done:
+        """Copies are applied at once here: there is nothing unfinished."""
+        del effect
+        return effects.Done()
+
+    def _at_once(self, effect: effects.AtOnce) -> tuple[Any, ...]:
+        return tuple(self.perform(each) for each in effect.effects)
 
     # --- Glue --------------------------------------------------------------------------------------------------------
 
@@ -384,6 +396,9 @@ _PERFORM: dict[type[Effect[Any]], Any] = {
     effects.ReadUri: World._read_uri,
     effects.WriteObject: World._write,
     effects.ListObjects: World._list,
+    effects.ListFolders: World._folders,
+    effects.AbortUploads: World._abort,
+    effects.AtOnce: World._at_once,
     effects.HeadObject: World._head,
     effects.CopyObject: World._copy,
     effects.DeleteObject: World._delete,
