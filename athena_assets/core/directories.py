@@ -57,22 +57,21 @@ def doomed(slot: Slot, seen: Seen, grace: float | None = None) -> Effects[tuple[
         wait = each.grace if grace is None or each.proof is None else grace
         if each.since is None or seen.date - each.since < wait:
             continue
-        if each.proof is None:
-            listing = yield from answered(ListObjects(each.prefix), slot)
-            # A listing's times are in whole seconds, as `since` is.
-            ours = tuple(one for one in listing if math.floor(one.modified) <= each.since)
-            result.append(Doomed(each.prefix, ours))
-            continue
-        manifest = yield from read_manifest_at(slot, each.proof)
-        if manifest is None:
+        manifest = None if each.proof is None else (yield from read_manifest_at(slot, each.proof))
+        if manifest is None and each.proof is not None:
             continue  # nothing proves any more what is ours there
         # The table that it was published with, too: the target may have another by now, and readers not.
-        asked = tables | (set() if manifest.settings.glue is None else {manifest.settings.glue})
-        if (yield from _named_by(slot, asked, each)):
+        former = None if manifest is None else manifest.settings.glue
+        if (yield from _named_by(slot, tables | (set() if former is None else {former}), each)):
             continue
         listing = yield from answered(ListObjects(each.prefix), slot)
-        named = {file.key: (file.source_etag, file.size) for file in manifest.files}
-        result.append(Doomed(each.prefix, tuple(one for one in listing if named.get(one.key) == (one.etag, one.size))))
+        if manifest is None:
+            # A listing's times are in whole seconds, as `since` is.
+            ours = tuple(one for one in listing if math.floor(one.modified) <= each.since)
+        else:
+            named = {file.key: (file.source_etag, file.size) for file in manifest.files}
+            ours = tuple(one for one in listing if named.get(one.key) == (one.etag, one.size))
+        result.append(Doomed(each.prefix, ours))
     return tuple(result)
 
 
