@@ -17,6 +17,9 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from athena_assets import AthenaAssetsError, AwsSettings, Publisher, Skipped, Target
+from athena_assets.aws import driver
+
+driver.CLEAN_UP_SECONDS = 60.0  # no test depends on how fast an interrupted worker is
 
 
 def main() -> None:

@@ -182,7 +182,7 @@ def test_callers_that_wait_finish_what_the_killed_owner_began_when_its_lease_has
     with processes(lake, 1) as (owner,):
         owner.publish(target)
         wait_until(lambda: owner.told("running"), "the owner's query runs")
-        publisher = lake.publisher()
+        publisher = lake.publisher(PATIENT)
         callers = [ThreadCaller(publisher, target).start() for _ in range(8)]
         wait_until(lambda: all(each.told("waiting") for each in callers), "all callers wait")
     wait_until(lambda: any(each.told("taken over") for each in callers), "one caller takes over")
