@@ -14,7 +14,7 @@ from athena_assets.core import attempt as attempts
 from athena_assets.core import keys, policy, register
 from athena_assets.core.answers import Expectation, answered_by, describe, in_flight
 from athena_assets.core.attempt import Failed
-from athena_assets.core.commit import check_before_start, commit
+from athena_assets.core.commit import check_before_acquiring, commit
 from athena_assets.core.effects import (
     DrawFraction,
     DrawId,
@@ -132,6 +132,13 @@ class Caller:
         before = seen.register
         fence = 1 if before is None else before.fence + 1
         attempt = yield from self._new_attempt(fence, number=1)
+        try:
+            previous = None if before is None else before.publication
+            yield from check_before_acquiring(self.slot, previous, attempt.settings)
+        except errors.LocationNotEmpty:
+            if (yield from look(self.slot)).etag != seen.etag:
+                return None  # another owner came meanwhile: what lies there may be its result
+            raise
         write_id = yield from perform(DrawId())
         taken = yield from write(
             self.slot,
@@ -142,11 +149,6 @@ class Caller:
             return None
         tenure = Tenure(self.slot, taken)
         yield from perform(Report("acquired", f"fence {fence}"))
-        try:
-            yield from check_before_start(tenure)
-        except errors.LocationNotEmpty:
-            yield from tenure.change(register.released)
-            raise
         failure = yield from self._run(tenure)
         if failure is not None:
             raise policy.failure_error(self.slot, failure)

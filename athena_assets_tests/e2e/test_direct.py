@@ -34,9 +34,12 @@ def test_direct_is_refused_where_anything_lies_before_a_query_is_paid_for(lake: 
     target, publisher = lake.target(mode="direct"), lake.publisher()
     publisher.unload(target)
     lake.put_rows("numbers", "part-1.parquet", range(ROWS, ROWS + 10))
+    before = lake.register(target.location)
     with pytest.raises(errors.LocationNotEmpty, match="empty location only"):
         publisher.unload(target)
     assert len(lake.queries(target.location)) == 1
+    # No attempt was recorded either: a taker would start its query and clean up after it, published files and all.
+    assert lake.register(target.location) == before
     lake.assert_published_once(target.location)
 
 
