@@ -5,7 +5,7 @@ from __future__ import annotations
 from athena_assets import errors
 from athena_assets.core import keys, pointer, register
 from athena_assets.core.codec import encode
-from athena_assets.core.contents import decode_manifest, not_ours, survey
+from athena_assets.core.contents import Contents, decode_manifest, not_ours, survey
 from athena_assets.core.effects import (
     CountRows,
     Effects,
@@ -17,27 +17,29 @@ from athena_assets.core.effects import (
     perform,
 )
 from athena_assets.core.manifest import Manifest, ManifestFile, RemovedFile, planned_files
-from athena_assets.core.register import Attempt, Mode, Publication, Register
+from athena_assets.core.register import Attempt, Mode, Publication, PublishSettings, Register
 from athena_assets.core.slot import Slot
 from athena_assets.core.target import UpstreamTable
 from athena_assets.core.tenure import Tenure, answered, create_once, vanished
 
 
-def check_before_start(tenure: Tenure) -> Effects[None]:
+def check_before_acquiring(slot: Slot, found: Register | None, settings: PublishSettings) -> Effects[None]:
     """Refuses a location whose objects a publication could not replace, before a query is paid for.
+
+    Whoever takes an attempt over may start its query at once, and clean up after it: so no attempt is recorded before
+    this. The conditional write that records it fails if another owner has published in between.
 
     Raises:
         LocationNotEmpty: foreign objects (staged, pointer), or any object at all (direct).
         ModeChanged, TableNotOurs: see there.
         RegisterVanished: the slot's own files lie there, and its register has never published.
     """
-    slot, settings = tenure.slot, tenure.register.current.settings
     if settings.mode is Mode.POINTER:
-        yield from pointer.check_before_start(tenure)
+        yield from pointer.check_before_acquiring(slot, found, settings.glue)
         return
-    yield from pointer.check_fixed_path(tenure)
+    yield from pointer.check_fixed_path(slot, found)
     if settings.mode is Mode.STAGED:
-        yield from _replaced(slot, tenure.register)
+        yield from _replaced(slot, None if found is None else found.publication, settings)
         return
     listing = yield from answered(ListObjects(slot.location.prefix), slot)
     if listing:
@@ -49,9 +51,8 @@ def check_before_start(tenure: Tenure) -> Effects[None]:
         )
 
 
-def _replaced(slot: Slot, before: Register) -> Effects[tuple[tuple[RemovedFile, ...], str | None]]:
-    """The removals of the plan, and where the current publication is kept, if it is."""
-    settings, previous = before.current.settings, before.publication
+def _replaced(slot: Slot, previous: Publication | None, settings: PublishSettings) -> Effects[Contents]:
+    """What lies at the location; all of it may be replaced."""
     contents = yield from survey(slot, previous)
     adopts = settings.adopt_existing and previous is None
     if previous is None and contents.stray:
@@ -61,6 +62,13 @@ def _replaced(slot: Slot, before: Register) -> Effects[tuple[tuple[RemovedFile, 
     for found in contents.foreign:
         if not adopts:
             raise not_ours(slot, found.key)
+    return contents
+
+
+def _planned_removals(slot: Slot, before: Register) -> Effects[tuple[tuple[RemovedFile, ...], str | None]]:
+    """The removals of the plan, and where the current publication is kept, if it is."""
+    settings, previous = before.current.settings, before.publication
+    contents = yield from _replaced(slot, previous, settings)
     removes, backup = removals(slot, previous, contents.current, contents.stray, settings.keep_previous)
     root = keys.adopted_prefix(slot.location, before.fence)
     moved = tuple(_removed(each, slot, root) for each in contents.foreign)
@@ -100,7 +108,7 @@ def commit(tenure: Tenure, status: QueryStatus, staged: tuple[ListedObject, ...]
     slot, attempt, before = tenure.slot, tenure.register.current, tenure.register
     mode = attempt.settings.mode
     in_place = mode is not Mode.STAGED
-    removes, backup = ((), _kept_in_place(before)) if in_place else (yield from _replaced(slot, before))
+    removes, backup = ((), _kept_in_place(before)) if in_place else (yield from _planned_removals(slot, before))
     files = (
         tuple(ManifestFile(each.key, each.etag, each.size, each.key) for each in staged)
         if in_place

@@ -54,12 +54,28 @@ def check_first_use(tenure: Tenure) -> Effects[None]:
 def _check_neighbours(tenure: Tenure) -> Effects[None]:
     own = tenure.slot.location
     for above in own.ancestors:
-        found = yield from _in_use(tenure, above)
+        found = yield from _in_use(tenure.slot, above)
         if found is not None:
             raise _overlap(tenure.slot, above, found)
-    folders = yield from answered(ListFolders(keys.inner_slots_prefix(own)), tenure.slot)
-    for inside in (keys.location_of(own.bucket, folder) for folder in folders):
+    for inside in (yield from _inside(tenure.slot)):
         yield from _let_yield(tenure, inside)
+
+
+def check_whose(slot: Slot) -> Effects[None]:
+    """Names the target to which objects at the location belong, if there is one.
+
+    Raises:
+        LocationOverlaps: a target publishes to a location above this one, or to one inside it.
+    """
+    for other in (*slot.location.ancestors, *(yield from _inside(slot))):
+        found = yield from _in_use(slot, other)
+        if found is not None:
+            raise _overlap(slot, other, found)
+
+
+def _inside(slot: Slot) -> Effects[tuple[Location, ...]]:
+    folders = yield from answered(ListFolders(keys.inner_slots_prefix(slot.location)), slot)
+    return tuple(keys.location_of(slot.bucket, folder) for folder in folders)
 
 
 def _let_yield(tenure: Tenure, inside: Location) -> Effects[None]:
@@ -67,7 +83,7 @@ def _let_yield(tenure: Tenure, inside: Location) -> Effects[None]:
     began = yield from perform(ReadClock())
     waited = 0.0
     while True:
-        found = yield from _in_use(tenure, inside)
+        found = yield from _in_use(tenure.slot, inside)
         if found is None:
             return
         undecided = found.state is State.SUBMITTING and found.publication is None
@@ -79,16 +95,16 @@ def _let_yield(tenure: Tenure, inside: Location) -> Effects[None]:
         waited = (yield from perform(ReadClock())) - began
 
 
-def _in_use(tenure: Tenure, location: Location) -> Effects[Register | None]:
+def _in_use(slot: Slot, location: Location) -> Effects[Register | None]:
     """The register of another slot, if that one is held or has published.
 
     Raises:
         LocationOverlaps: there is one that can't be read; nothing says that it is not in use.
     """
     try:
-        seen = yield from look(Slot(location, tenure.slot.caller, tenure.slot.patience))
+        seen = yield from look(Slot(location, slot.caller, slot.patience))
     except errors.RegisterUnreadable as error:
-        raise _overlap(tenure.slot, location, None) from error
+        raise _overlap(slot, location, None) from error
     found = seen.register
     if found is None or (found.state is State.FREE and found.publication is None):
         return None

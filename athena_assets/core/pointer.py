@@ -26,24 +26,24 @@ from athena_assets.core.effects import (
     perform,
 )
 from athena_assets.core.manifest import Manifest
-from athena_assets.core.register import GlueTable, Publication
+from athena_assets.core.register import GlueTable, Publication, Register
 from athena_assets.core.slot import Slot
 from athena_assets.core.tenure import LeaseLost, Tenure, answered, look, send_again
 
 # --- before a query is paid for --------------------------------------------------------------------------------------
 
 
-def check_before_start(tenure: Tenure) -> Effects[None]:
+def check_before_acquiring(slot: Slot, found: Register | None, table: GlueTable | None) -> Effects[None]:
     """Refuses a location with other objects than directories of ours, and a table that is not ours.
 
     Raises:
         LocationNotEmpty, ModeChanged, TableNotOurs: see there.
     """
-    slot, found = tenure.slot, tenure.register
+    publication = None if found is None else found.publication
     for each in (yield from answered(ListObjects(slot.location.prefix), slot)):
         if keys.directory_of(slot.location, each.key) or (each.key == slot.location.prefix and each.size == 0):
             continue
-        if found.publication is not None and found.publication.directory is None:
+        if publication is not None and publication.directory is None:
             raise _mode_changed(slot, each.key, "at the location itself")
         raise errors.LocationNotEmpty(
             slot,
@@ -51,7 +51,7 @@ def check_before_start(tenure: Tenure) -> Effects[None]:
             not_done="No query was started and nothing was touched.",
             next_step="Move foreign objects away, or give the target a location of its own.",
         )
-    yield from check_table(slot, found.current.settings.glue, found.fence)
+    yield from check_table(slot, table, 0 if found is None else found.fence)
 
 
 def check_table(slot: Slot, table: GlueTable | None, fence: int) -> Effects[None]:
@@ -63,14 +63,13 @@ def check_table(slot: Slot, table: GlueTable | None, fence: int) -> Effects[None
             raise _ahead(slot, table, pointer.fence, fence)
 
 
-def check_fixed_path(tenure: Tenure) -> Effects[None]:
+def check_fixed_path(slot: Slot, found: Register | None) -> Effects[None]:
     """Refuses to publish at the location itself while results of pointer mode lie below it.
 
     Raises:
         ModeChanged: who lists the location would see the rows of both.
     """
-    slot, found = tenure.slot, tenure.register
-    if not found.directories and not found.retired:
+    if found is None or (not found.directories and not found.retired):
         return
     for each in (yield from answered(ListObjects(slot.location.prefix), slot)):
         if keys.directory_of(slot.location, each.key):

@@ -15,7 +15,7 @@ from athena_assets.core import keys, policy, register
 from athena_assets.core.answers import Expectation, answered_by, describe, in_flight
 from athena_assets.core.attempt import Failed
 from athena_assets.core.chain import find
-from athena_assets.core.commit import check_before_start, commit
+from athena_assets.core.commit import check_before_acquiring, commit
 from athena_assets.core.directories import sweep_own
 from athena_assets.core.effects import (
     DrawFraction,
@@ -27,7 +27,7 @@ from athena_assets.core.effects import (
     Sleep,
     perform,
 )
-from athena_assets.core.first_use import check_first_use, check_not_lost
+from athena_assets.core.first_use import check_first_use, check_not_lost, check_whose
 from athena_assets.core.generation import UpstreamVersion, generation_fingerprint, request_token
 from athena_assets.core.location import Location
 from athena_assets.core.register import Attempt, Failure, Mode, Owner, Publication, Register, State
@@ -149,6 +149,14 @@ class Caller:
         before = seen.register
         fence = 1 if before is None else before.fence + 1
         attempt = yield from self._new_attempt(fence, number=1)
+        try:
+            yield from check_before_acquiring(self.slot, before, attempt.settings)
+        except (errors.LocationNotEmpty, errors.ModeChanged, errors.TableNotOurs, errors.RegisterVanished):
+            if (yield from look(self.slot)).etag != seen.etag:
+                return None  # another owner came meanwhile: what lies there may be its result
+            if before is None or before.publication is None:
+                yield from check_whose(self.slot)
+            raise
         write_id = yield from perform(DrawId())
         taken = yield from write(
             self.slot,
@@ -168,11 +176,6 @@ class Caller:
         yield from perform(Report("acquired", f"fence {fence}"))
         if taken.register is not None and taken.register.publication is None:
             yield from check_first_use(tenure)
-        try:
-            yield from check_before_start(tenure)
-        except (errors.LocationNotEmpty, errors.ModeChanged, errors.TableNotOurs, errors.RegisterVanished):
-            yield from tenure.change(register.released)
-            raise
         failure = yield from self._run(tenure)
         if failure is not None:
             raise policy.failure_error(self.slot, failure)

@@ -66,9 +66,9 @@ def test_a_slot_in_use_without_a_publication_is_seen(lake: Lake, outer_first: bo
 def test_who_has_yielded_may_come_again_when_the_other_has_failed(lake: Lake) -> None:
     outer, inner = nested(lake)
     publisher = lake.publisher()
-    hold = lake.aws.faults.hold_queries(sql_contains="outer")
+    hold = lake.aws.faults.hold_queries()
     caller = ThreadCaller(lake.publisher(60), outer).start()
-    wait_until(lambda: caller.told("running"), "the outer one's query runs")
+    lake.wait_until_held(hold)
     with pytest.raises(errors.LocationOverlaps):
         publisher.unload(inner)
     lake.aws.client("athena").stop_query_execution(QueryExecutionId=lake.queries(outer.location)[0].query_id)
@@ -109,7 +109,7 @@ def test_callers_of_one_moment_do_not_both_go_on(lake: Lake) -> None:
 
 def test_the_taker_of_an_inner_attempt_looks_too(lake: Lake) -> None:
     outer, inner = nested(lake)
-    hold = lake.aws.faults.hold_queries(sql_contains="outer")
+    hold = lake.aws.faults.hold_queries()
     first = ThreadCaller(lake.publisher(60), outer).start()
     wait_until(lambda: first.told("running"), "the outer one has looked, and its query runs")
     manifests = keys.manifest_root(parse_location(inner.location))

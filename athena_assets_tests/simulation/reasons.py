@@ -25,25 +25,14 @@ REASONS: Mapping[type[errors.AthenaAssetsError], frozenset[Trouble]] = {
     errors.AccessDenied: frozenset({Trouble.DENIED, Trouble.REFUSED}),
     errors.LocationNotEmpty: frozenset({Trouble.STRANGER}),
     errors.PublicationLost: frozenset({Trouble.STAGING_LOST, Trouble.BACKUP_LOST}),
-    errors.QueryUserError: frozenset({Trouble.USER_ERROR, Trouble.REJECTED}),
+    # A stranger's object at a direct location: Athena refuses the query.
+    errors.QueryUserError: frozenset({Trouble.USER_ERROR, Trouble.REJECTED, Trouble.STRANGER}),
     errors.QueryThrottled: frozenset({Trouble.THROTTLED}),
     errors.QueryInternalError: frozenset(
         {Trouble.INTERNAL, Trouble.INTERNAL_PARTIAL, Trouble.TOKENS_FORGOTTEN, Trouble.QUERIES_FORGOTTEN}
     ),
     # A leftover beside a result without rows can't be told from a result whose data manifest is lost.
     errors.ResultInvalid: frozenset({Trouble.FOREIGN_KEY, Trouble.NO_MANIFEST, Trouble.STAGING_LOST, Trouble.ORPHAN}),
-    errors.DirtyLocation: frozenset(
-        {
-            Trouble.INTERNAL_PARTIAL,
-            Trouble.CANCELLED,
-            Trouble.INTERRUPTED,
-            Trouble.FOREIGN_KEY,
-            Trouble.NO_MANIFEST,
-            Trouble.QUERIES_FORGOTTEN,
-            Trouble.ORPHAN,
-            Trouble.STRANGER,
-        }
-    ),
     errors.MixedLocation: frozenset({Trouble.ORPHAN, Trouble.STRANGER}),
 }
 """An error that is not here has no reason, whatever happens; the ledger knows what callers bring upon themselves."""

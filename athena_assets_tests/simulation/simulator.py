@@ -62,7 +62,6 @@ class Simulation:
         self.lease = load.pick(chance, (0.5, 20.0), (0.75, 5.0), (1.0, 60.0))
         self.world = World(files_per_query=load.pick(chance, (0.5, 2), (0.8, 1), (1.0, 3)))
         weather = draw_weather(chance, UNPROMISED[mode])
-        self.calm = weather.calm
         # In direct mode what a query left can't be told from what a stranger left: whoever lets it be cleaned up must
         # keep strangers away.
         strangers = Trouble.STRANGER in weather.times
@@ -87,7 +86,7 @@ class Simulation:
             self._drain()
             for partition in self.partitions:
                 self._last(partition)
-            self.ledger.finally_(calm=self.calm)
+            self.ledger.finally_()
         except Violation as violation:
             violation.add_note(self.story())
             raise

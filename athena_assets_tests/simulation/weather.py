@@ -120,6 +120,30 @@ ANY_TIME = (
     Trouble.BACKUP_LOST,
 )
 
+# Whoever comes next finds the query that was started, by its id or by its token: it is not run for nothing.
+HARMLESS = frozenset(
+    {
+        Trouble.KILLED,
+        Trouble.PAUSED,
+        Trouble.SUSPENDED,
+        Trouble.DENIED,
+        Trouble.REFUSED,
+        Trouble.LOST,
+        Trouble.LATE,
+        Trouble.UNSENT,
+        Trouble.SLOW,
+        Trouble.THROTTLED,
+        Trouble.CONFLICT,
+        Trouble.UNKNOWN_VERSION,
+        Trouble.TOO_SLOW,
+        Trouble.S3_CLOCK_STEP,
+        Trouble.S3_OUTAGE,
+        Trouble.ATHENA_OUTAGE,
+        Trouble.UPSTREAM,
+        Trouble.BACKUP_LOST,
+    }
+)
+
 CALM = 0.1  # of all schedules: nothing goes wrong
 AT_EACH_CALL = (0.003, 0.01, 0.03)
 AT_EACH_QUERY = (0.05, 0.2)

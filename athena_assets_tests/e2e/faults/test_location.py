@@ -17,16 +17,14 @@ def test_strangers_object_before_the_first_use_is_refused_and_no_query_is_paid_f
     ended = end(lake.publisher(PATIENT), target)
     assert name in str(ended)
     assert lake.listing(target.location, stamped=True) == before
-    assert_ends(lake, target, [ended], ["LocationNotEmpty"], queries=[], register="free 1", location=[name], rows=None)
+    assert_ends(lake, target, [ended], ["LocationNotEmpty"], queries=[], register=None, location=[name], rows=None)
 
 
 def test_strangers_object_without_a_byte_is_a_strangers_too(lake: Lake) -> None:
     target = lake.target()
     lake.s3.put_object(Bucket=lake.bucket, Key=f"{parse_location(target.location).prefix}empty", Body=b"")
     ended = end(lake.publisher(PATIENT), target)
-    assert_ends(
-        lake, target, [ended], ["LocationNotEmpty"], queries=[], register="free 1", location=["empty"], rows=None
-    )
+    assert_ends(lake, target, [ended], ["LocationNotEmpty"], queries=[], register=None, location=["empty"], rows=None)
 
 
 @pytest.mark.parametrize("name", ["stranger", "00000001-01-00000"])
@@ -42,7 +40,7 @@ def test_strangers_object_after_the_publication_stops_the_next_one_and_is_kept(l
         [first, ended],
         ["Published", "LocationNotEmpty"],
         queries=["SUCCEEDED"],
-        register="free 2",
+        register="free 1",
         location={*files(1), name},
         rows=None,
     )
@@ -65,7 +63,7 @@ def test_copy_of_our_file_made_by_hand_is_a_strangers(lake: Lake) -> None:
         [first, ended],
         ["Published", "LocationNotEmpty"],
         queries=["SUCCEEDED"],
-        register="free 2",
+        register="free 1",
         location=[*files(1), "mine.parquet"],
         rows=None,
     )

@@ -1,0 +1,111 @@
+"""What the simulation found, each as the shortest story that shows it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from athena_assets import errors
+from athena_assets.core import effects
+from athena_assets.core.effects import Effect
+from athena_assets.core.protocol import Caller
+from athena_assets.core.register import FailureKind, Mode
+from athena_assets.core.request import Published
+from athena_assets_tests.simulation.scenarios import LOCATION, request, target
+from athena_assets_tests.simulation.world import World
+
+Steps = Generator[Effect[Any], Any, Any]
+
+DIRECT = target(mode=Mode.DIRECT, clean_after_failure=True, retries=0)
+
+
+def caller(name: str, **changes: Any) -> Steps:
+    return Caller(request(name, DIRECT, **changes), "host", 1).publish()
+
+
+class Story:
+    """Callers that are taken on by hand, over one world. Time passes while they sleep."""
+
+    def __init__(self) -> None:
+        self.world = World()
+        self.cancels = (
+            False  # whether somebody cancels each query, in the queue, before it has looked at its destination
+        )
+        self._clock = 0.0
+        self._ids = itertools.count(1)
+        self._stands: dict[Steps, Effect[Any]] = {}
+
+    def step(self, steps: Steps) -> Effect[Any]:
+        """One step: returns the effect before which the caller then stands. Raises StopIteration at its end."""
+        effect = self._stands.pop(steps, None)
+        stands = next(steps) if effect is None else steps.send(self._answer(effect))
+        self._stands[steps] = stands
+        return stands
+
+    def until(self, steps: Steps, kind: type[Effect[Any]]) -> None:
+        """Goes on until the caller stands before an effect of that kind."""
+        while not isinstance(self.step(steps), kind):
+            continue
+
+    def end(self, steps: Steps) -> Any:
+        """Goes on to the outcome."""
+        while True:
+            try:
+                self.step(steps)
+            except StopIteration as stop:
+                return stop.value
+
+    def _answer(self, effect: Effect[Any]) -> Any:
+        match effect:
+            case effects.ReadClock():
+                return self._clock
+            case effects.Sleep(seconds):
+                self._clock += seconds
+                return None
+            case effects.DrawId():
+                return f"{next(self._ids):016x}"
+            case effects.DrawFraction():
+                return 0.5
+            case effects.Report():
+                return None
+            case effects.PollQuery():
+                query = self.world.queries[effect.query_id]
+                if self.cancels:
+                    self.world.fail(query, FailureKind.CANCELLED, partial=False)
+                elif query.state is effects.QueryState.ACTIVE:
+                    self.world.succeed(query)
+        return self.world.perform(effect)
+
+
+def test_whenever_an_owner_dies_cleaning_up_after_it_deletes_no_published_file() -> None:
+    """One that had acquired a direct slot and not yet looked at the location left an attempt that nobody checked."""
+    for died_after in itertools.count():
+        story = Story()
+        assert isinstance(story.end(caller("first")), Published)
+        published = story.world.listing(LOCATION.prefix)
+        dying = caller("second", force=True)
+        try:
+            for _ in range(died_after):
+                story.step(dying)
+        except errors.LocationNotEmpty:
+            assert died_after > 5
+            break
+        story.cancels = True
+        with pytest.raises(errors.LocationNotEmpty):
+            story.end(caller("third", force=True))
+        assert story.world.listing(LOCATION.prefix) == published
+
+
+def test_what_another_owner_writes_into_a_direct_location_meanwhile_is_joined_not_refused() -> None:
+    story = Story()
+    late, owner = caller("late"), caller("owner")
+    story.until(late, effects.ListObjects)  # for manifests, at the first use
+    story.until(late, effects.ListObjects)
+    story.until(owner, effects.CountRows)
+    assert story.world.listing(LOCATION.prefix)
+    outcome = story.end(late)
+    assert len(story.world.queries) == 1
+    assert outcome.publication == story.end(owner).publication
