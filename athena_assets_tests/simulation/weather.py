@@ -145,6 +145,7 @@ HARMLESS = frozenset(
 )
 
 CALM = 0.1  # of all schedules: nothing goes wrong
+MILD = 0.3  # of them: only what is harmless
 AT_EACH_CALL = (0.003, 0.01, 0.03)
 AT_EACH_QUERY = (0.05, 0.2)
 
@@ -182,10 +183,12 @@ class Weather:
 
 def draw_weather(chance: Chance, excluded: frozenset[Trouble]) -> Weather:
     weather = Weather({}, {})
-    if chance.random() < CALM:
+    drawn = chance.random()
+    if drawn < CALM:
         return weather
+    mild = drawn < CALM + MILD
     for kind in Trouble:
-        if kind in excluded or chance.random() < 0.65:
+        if kind in excluded or (mild and kind not in HARMLESS) or chance.random() < 0.65:
             continue
         bad = chance.random()
         if kind in ANY_TIME:
