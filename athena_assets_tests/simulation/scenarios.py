@@ -19,9 +19,9 @@ from athena_assets.core.request import Published, Request
 from athena_assets.core.restore import restore
 from athena_assets.core.slot import Slot
 from athena_assets.core.target import Target, UpstreamTable
-from athena_assets_tests.simulation.explorer import Fault, Scenario
 from athena_assets_tests.simulation.invariants import Invariants
 from athena_assets_tests.simulation.programs import Answer, Program, Protocol
+from athena_assets_tests.simulation.states import Fault, Scenario
 from athena_assets_tests.simulation.world import World
 
 LOCATION = Location("lake", "marts/daily/")
