@@ -99,6 +99,9 @@ class Timeline:
         """Mostly near `low`."""
         return low + (high - low) * self._chance.random() ** 3
 
+    def toss(self) -> bool:
+        return self._chance.random() < 0.5
+
     def tell(self, who: str, what: Any, more: Any = None) -> None:
         self.story.append((self.now, who, what, more))
 
@@ -222,7 +225,7 @@ class Timeline:
                 self._strike_down(task.process, trouble, 0.0 if before else self._chance.random() * 3 * sent)
             case Trouble.PAUSED | Trouble.SUSPENDED:
                 length = self._freeze(task.process, suspended=trouble is Trouble.SUSPENDED)
-                if self._chance.random() < 0.5:
+                if self.toss():
                     sent += length  # it sat between the check and the send
                 self._send(task, effect, sent, answer_after=sent)
             case Trouble.DENIED:
@@ -301,7 +304,7 @@ class Timeline:
         if query.state is not QueryState.ACTIVE:
             return
         self.tell(f"query {query_id.lstrip('0')}", "ends", trouble)
-        read = version if self._chance.random() < 0.5 else world.upstream
+        read = version if self.toss() else world.upstream
         files = 0 if self._chance.random() > 0.97 else None
         match trouble:
             case Trouble.INTERNAL | Trouble.INTERNAL_PARTIAL:
@@ -323,5 +326,5 @@ class Timeline:
         query = self.world.queries.get(query_id)
         if query is not None and query.state is QueryState.ACTIVE:
             self.tell(f"query {query_id.lstrip('0')}", "is cancelled")
-            self.world.fail(query, FailureKind.CANCELLED, partial=self._chance.random() < 0.5)
+            self.world.fail(query, FailureKind.CANCELLED, partial=self.toss())
             self._changed(query.parameters.staging)

@@ -14,8 +14,6 @@ from typing import Any, Protocol
 from athena_assets.core import effects
 from athena_assets.core.effects import Effect
 
-DAY = 86_400.0
-
 
 class Chance(Protocol):
     """Where every decision of a simulation comes from: a `random.Random`, or hypothesis's."""
