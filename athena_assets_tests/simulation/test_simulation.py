@@ -55,7 +55,7 @@ def test_ten_thousand_random_histories_keep_every_promise(mode: Mode, chunk: int
     check_everything_happened(run(mode, range(first, first + CHUNK)))
 
 
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", CHUNKS)
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_no_history_that_hypothesis_finds_breaks_a_promise(mode: Mode, chance: random.Random) -> None:
