@@ -40,6 +40,8 @@ TOLD = 80  # last steps in the story of a violation
 # the promise holds as long as Athena remembers tokens and queries, and does not refuse what it has accepted.
 UNPROMISED = {
     Mode.STAGED: frozenset[Trouble](),
+    # Nothing lies in staging there, and what is kept is where it was published.
+    Mode.POINTER: frozenset({Trouble.STAGING_LOST, Trouble.BACKUP_LOST}),
     Mode.DIRECT: frozenset({Trouble.TOKENS_FORGOTTEN, Trouble.REJECTED, Trouble.STAGING_LOST, Trouble.BACKUP_LOST}),
 }
 
@@ -58,6 +60,7 @@ class Simulation:
         # keep strangers away.
         strangers = Trouble.STRANGER in weather.times
         self.cleans = mode is Mode.DIRECT and not strangers and chance.random() < 0.5
+        self.glue = mode is Mode.POINTER and chance.random() < 0.7
         self.quiet = False
         self.timeline = Timeline(chance, self.world, weather, self.lease, lambda key: self.ledger.changed(key))
         self._number = itertools.count(1)
@@ -122,12 +125,12 @@ class Simulation:
 
     def _last(self, partition: str) -> None:
         """From whatever is left, a caller to whom nothing happens gets a result."""
-        wish = self._wish("last", partition, load.last_target(self.mode))
+        wish = self._wish("last", partition, load.last_target(self.mode, glue=self.glue))
         self._drain()
         if self._state(partition) is State.BLOCKED:  # by what was left, which only a person may delete
             self._repair(partition)
             self._drain()
-            wish = self._wish("last", partition, load.last_target(self.mode))
+            wish = self._wish("last", partition, load.last_target(self.mode, glue=self.glue))
             self._drain()
         self.ledger.last(wish)
 
@@ -137,7 +140,7 @@ class Simulation:
         return self.partitions[int(self.chance.random() * len(self.partitions))]
 
     def _target(self) -> Target:
-        return load.draw_target(self.chance, self.mode, cleans=self.cleans)
+        return load.draw_target(self.chance, self.mode, cleans=self.cleans, glue=self.glue)
 
     def _single(self) -> None:
         self._wish("single", self._partition(), self._target())
@@ -242,7 +245,7 @@ class Simulation:
                     found.append(answer.body)
             return found
 
-        self._chore("read", reader(), lambda found: rows_once(found, mixed=self.mode is Mode.DIRECT))
+        self._chore("read", reader(), lambda found: rows_once(found, mixed=self.mode is not Mode.STAGED))
 
     def _collect(self) -> None:
         def ended(garbage: Any) -> None:
@@ -290,7 +293,9 @@ class Simulation:
         if self._state(partition) is State.BLOCKED:
             self._repair(partition)
         elif self._state(partition) not in (None, State.FREE):
-            wish = load.request(f"takeover-{next(self._number)}", load.last_target(self.mode), partition, self.lease)
+            wish = load.request(
+                f"takeover-{next(self._number)}", load.last_target(self.mode, glue=self.glue), partition, self.lease
+            )
             self._enter(Wish(wish, "takeover"), take_over=True)
 
     # --- what happened -----------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from athena_assets_tests.simulation.simulator import Report, run, simulate
 from athena_assets_tests.simulation.weather import Trouble
 
 CHUNK = 500  # schedules; long enough for everything to happen in each
-CHUNKS = {Mode.STAGED: 15, Mode.DIRECT: 5}  # 10,000 schedules
+CHUNKS = {Mode.STAGED: 12, Mode.POINTER: 4, Mode.DIRECT: 4}  # 10,000 schedules
 
 HAPPENED = (
     *("publications", "single", "sensor", "backfill", "takeover", "force", "retry after a crash"),
@@ -27,6 +27,7 @@ HAPPENED = (
 )
 IN_MODE = {
     Mode.STAGED: ("restore", "restored", "objects collected", "published, superseded", "PublicationLost"),
+    Mode.POINTER: ("restore", "restored", "objects collected", "published, superseded"),
     Mode.DIRECT: ("repair", "DirtyLocation", "MixedLocation"),
 }
 
@@ -38,7 +39,7 @@ def check_everything_happened(report: Report) -> None:
     assert not missing, str(report)
 
 
-@pytest.mark.parametrize(("mode", "schedules"), [(Mode.STAGED, 200), (Mode.DIRECT, 100)])
+@pytest.mark.parametrize(("mode", "schedules"), [(Mode.STAGED, 200), (Mode.POINTER, 150), (Mode.DIRECT, 150)])
 def test_short_random_histories_keep_every_promise(mode: Mode, schedules: int) -> None:
     report = run(mode, range(schedules), SHORT)
     assert report.counts["publications"] > schedules
@@ -55,7 +56,7 @@ def test_ten_thousand_random_histories_keep_every_promise(mode: Mode, chunk: int
     check_everything_happened(run(mode, range(first, first + CHUNK)))
 
 
-@pytest.mark.parametrize("mode", list(Mode))
+@pytest.mark.parametrize("mode", CHUNKS)
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_no_history_that_hypothesis_finds_breaks_a_promise(mode: Mode, chance: random.Random) -> None:
