@@ -29,7 +29,7 @@ class Faults:
         self._call("faults.clear")
 
     def hits(self, rule_id: str) -> int:
-        """How many requests the rule has caught so far, held ones included."""
+        """How many requests the rule has caught so far, held ones included; with a held reply, once it is applied."""
         return int(self._call("faults.hits", rule_id=rule_id))
 
     def release(self, rule_id: str) -> None:

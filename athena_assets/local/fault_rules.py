@@ -6,17 +6,18 @@ import itertools
 import threading
 from dataclasses import dataclass, field
 
-from athena_assets.local.faults import Fault
+from athena_assets.local.faults import Fault, HoldReply
 from athena_assets.local.identify import Identity
 
 
 @dataclass(slots=True)
 class Rule:
-    """A fault with its counters; changed only under `FaultRules`' lock."""
+    """A fault with its counters; changed only under `FaultRules`' lock. `caught` spends `times`, `hits` is told."""
 
     rule_id: str
     fault: Fault
     seen: int = 0
+    caught: int = 0
     hits: int = 0
     released: threading.Event = field(default_factory=threading.Event)
 
@@ -57,14 +58,24 @@ class FaultRules:
                 rule.seen += 1
                 if rule.seen <= rule.fault.skip:
                     continue
-                if rule.fault.times is not None and rule.hits >= rule.fault.times:
+                if rule.fault.times is not None and rule.caught >= rule.fault.times:
                     continue
-                rule.hits += 1
+                rule.caught += 1
+                if not isinstance(rule.fault.action, HoldReply):
+                    rule.hits += 1
                 return rule
             return None
 
+    def applied(self, rule: Rule) -> None:
+        """Counts a request whose reply is held: only now does whoever asks for `hits` find it applied."""
+        with self._lock:
+            rule.hits += 1
+
     def hits(self, rule_id: str) -> int:
-        """How many requests the rule has caught. `KeyError` if it was removed."""
+        """How many requests the rule has caught, those with a held reply once they are applied.
+
+        `KeyError` if it was removed.
+        """
         with self._lock:
             return self._rules[rule_id].hits
 

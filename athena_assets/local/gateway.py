@@ -108,6 +108,7 @@ class Gateway:
             case DropReply():
                 raise ConnectionDropped
             case HoldReply():
+                self._rules.applied(rule)
                 rule.released.wait()
             case RespondAfterApply(status, code, message):
                 return self._error(identity, status, code, message)

@@ -152,6 +152,19 @@ def test_a_held_reply_was_applied_before(lake: Lake) -> None:
     assert len(results) == 1
 
 
+def test_a_request_with_a_held_reply_counts_as_a_hit_once_it_is_applied(lake: Lake) -> None:
+    rule = lake.aws.faults.add(put_fault(HoldReply()))
+    body = bytes(64 << 20)  # takes the server longer to store than us to ask
+    thread, _ = in_thread(lambda: lake.put("register", body))
+    while not was_hit(lake, rule):
+        assert thread.is_alive()
+    lake.aws.faults.advance_clock(86_400)
+    written = lake.s3.head_object(Bucket="out", Key="register")["LastModified"]
+    assert written.timestamp() < time.time() + 3_600  # the clock was moved after it was applied
+    lake.aws.faults.release(rule)
+    thread.join(10)
+
+
 def test_a_late_request_is_applied_after_its_sender_was_cut_off(lake: Lake) -> None:
     rule = lake.aws.faults.add(put_fault(ApplyLate()))
     with pytest.raises(ConnectionClosedError):
