@@ -49,16 +49,7 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float, may_be_retry:
     in_place = kept.publication.directory is not None
     plan = yield from (_in_its_directory if in_place else _from_backup)(slot, found, kept)
     key = keys.restore_manifest_key(slot.location, found.fence + 1, (yield from perform(DrawId())))
-    publication = replace(
-        kept.publication,
-        request=owner.request,
-        run=owner.run,
-        fence=found.fence + 1,
-        attempt=RESTORE,
-        manifest=key,
-        at=seen.date,
-        restored=kept.publication.fence,
-    )
+    publication = again(kept.publication, owner, fence=found.fence + 1, manifest=key, at=seen.date)
     manifest = Manifest(
         slot=str(slot),
         publication=publication,
@@ -89,6 +80,20 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float, may_be_retry:
             next_step="Publish the target again: its query runs anew.",
         )
     return publication
+
+
+def again(old: Publication, owner: Owner, *, fence: int, manifest: str, at: float) -> Publication:
+    """An old result as a publication of its own. `at` is S3's clock."""
+    return replace(
+        old,
+        request=owner.request,
+        run=owner.run,
+        fence=fence,
+        attempt=RESTORE,
+        manifest=manifest,
+        at=at,
+        restored=old.fence,
+    )
 
 
 @dataclass(frozen=True, slots=True)
