@@ -361,7 +361,7 @@ def access_denied(sales: Sales) -> Iterator[Callable[[], object]]:
     rule = sales.aws.faults.add(Fault(Respond(403, "AccessDenied"), "s3", "PutObject", "register.json"))
     yield lambda: sales.publisher().unload(sales.target())
     sales.aws.faults.remove(rule)
-    sales.aws.faults.add(Fault(Respond(403, "AccessDenied"), "s3", "CopyObject"))
+    sales.aws.faults.add(Fault(Respond(403, "AccessDenied"), "s3", "CopyObject", "00000001-01-00000"))
     yield lambda: sales.publisher().unload(sales.target())
     yield lambda: sales.publisher().unload(sales.target(location="s3://no-such-bucket/published/daily/"))
 

@@ -18,8 +18,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
 
 
-def test_every_test_that_the_readme_names_exists() -> None:
-    named = set(re.findall(r"`(test_\w+)`", README))
+@pytest.mark.parametrize("page", ["README.md", "docs/guarantees.md"])
+def test_every_test_that_a_page_names_exists(page: str) -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / page).read_text(encoding="utf-8")))
     defined = {
         name
         for path in (ROOT / "athena_assets_tests").rglob("test_*.py")

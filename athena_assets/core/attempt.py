@@ -70,7 +70,8 @@ def submit(tenure: Tenure) -> Effects[Failed | None]:
 
 def _start(tenure: Tenure, parameters: StartParameters, token: str) -> Effects[QueryStarted | TokenMismatch | Failed]:
     started = yield from perform(ReadClock())
-    doubtful = False
+    # An owner before us may have sent it, and be paused before its reply, or before the send.
+    doubtful = len(tenure.register.current.starts) > 1
     tries = 0
     while True:
         yield from tenure.keep()

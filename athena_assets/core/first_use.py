@@ -114,6 +114,8 @@ def _in_use(slot: Slot, location: Location) -> Effects[Register | None]:
 def _overlap(slot: Slot, other: Location, found: Register | None) -> errors.LocationOverlaps:
     if found is None:
         use = "its register can't be read"
+    elif found.state is State.BLOCKED:
+        use = "its slot is blocked until somebody has looked there"
     elif found.publication is None:
         use = f"it is held by {describe(found)}"
     else:

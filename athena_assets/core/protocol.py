@@ -264,8 +264,8 @@ class Caller:
             return staged
         try:
             yield from commit(tenure, status, staged)
-        except errors.LocationNotEmpty:
-            yield from tenure.change(register.released)
+        except (errors.LocationNotEmpty, errors.RegisterVanished):
+            yield from tenure.change(register.released)  # or LeaseLost: what lies there is a later owner's result
             raise
         if tenure.register.state is State.PUBLISHING:
             yield from project(tenure)

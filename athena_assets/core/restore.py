@@ -39,6 +39,8 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float, may_be_retry:
     if found is not None and found.state is State.FREE and may_be_retry:
         done = yield from find(slot, found.remembered, owner.request, above=0)
         if done is not None:
+            if done.lost:
+                raise _lost(slot)
             return done
     if found is not None and found.state is State.BLOCKED and found.failure is not None:
         raise policy.failure_error(slot, found.failure)
@@ -47,7 +49,12 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float, may_be_retry:
     kept = _kept(slot, found, fence)
     assert found is not None
     in_place = kept.publication.directory is not None
-    plan = yield from (_in_its_directory if in_place else _from_backup)(slot, found, kept)
+    try:
+        plan = yield from (_in_its_directory if in_place else _from_backup)(slot, found, kept)
+    except errors.AthenaAssetsError:
+        if (yield from look(slot)).etag != seen.etag:
+            raise _overtaken(slot) from None  # what was found belongs to what another has published meanwhile
+        raise
     key = keys.restore_manifest_key(slot.location, found.fence + 1, (yield from perform(DrawId())))
     publication = again(kept.publication, owner, fence=found.fence + 1, manifest=key, at=seen.date)
     manifest = Manifest(
@@ -73,12 +80,7 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float, may_be_retry:
             next_step="Look at the status; the same request id finds what was done.",
         ) from None
     if not whole:
-        raise errors.PublicationLost(
-            slot,
-            "the kept files vanished while they were copied.",
-            not_done="Readers see none, or part, of the result.",
-            next_step="Publish the target again: its query runs anew.",
-        )
+        raise _lost(slot)
     return publication
 
 
@@ -199,11 +201,24 @@ def _commit(
     )
     taken = yield from write(slot, seen, changed)
     if taken is None:
-        raise errors.SlotBusy(
-            slot,
-            "somebody acquired the slot at the same moment.",
-            owner="unknown",
-            query_id=None,
-            next_step="Look at the status and restore again.",
-        )
+        raise _overtaken(slot)
     return taken
+
+
+def _overtaken(slot: Slot) -> errors.SlotBusy:
+    return errors.SlotBusy(
+        slot,
+        "somebody acquired the slot at the same moment.",
+        owner="unknown",
+        query_id=None,
+        next_step="Look at the status and restore again.",
+    )
+
+
+def _lost(slot: Slot) -> errors.PublicationLost:
+    return errors.PublicationLost(
+        slot,
+        "the kept files vanished while they were copied.",
+        not_done="Readers see none, or part, of the result.",
+        next_step="Publish the target again: its query runs anew.",
+    )

@@ -5,8 +5,8 @@ before moto sees them, and its stores are read and written through these functio
 
 Seams: `s3_backends[account]["aws"].buckets[name].keys` (current version of a key, or a delete marker; `getlist` and
 `setlist` for all versions), `FakeKey.etag`, `.value`, `.size`, `.metadata`, `.arn`, `.last_modified`,
-`FakeBucket.account_id`, `.arn`, `.partition`, `.multiparts`, `S3Backend.put_object`, `.tagger`,
-`s3_backends.bucket_accounts`;
+`FakeBucket.account_id`, `.arn`, `.partition`, `.multiparts`, `FakeMultipart.key_name`, `S3Backend.put_object`,
+`.tagger`, `s3_backends.bucket_accounts`;
 `glue_backends[account][region].databases`, `.get_table`, `.partitions`, `.as_dict`; `moto_api_backend.reset`. Buckets,
 keys and databases can be pickled.
 """

@@ -526,7 +526,19 @@ def test_every_transition_of_the_module_is_tried_here() -> None:
         if callable(value) and getattr(value, "__annotations__", {}).get("return") == "Register" and name[0] != "_"
     }
     tried = {name.split(" while")[0].split(" with")[0].replace(" ", "_") for name in TRANSITIONS}
-    assert named - {"decode_register"} == tried
+    assert named - {"decode_register", "rebuilt"} == tried  # a rebuilt register has none before it
+
+
+@pytest.mark.parametrize("publication", [None, PUBLICATION, replace(PUBLICATION, lost=True)])
+def test_a_rebuilt_register_is_held_only_while_a_publication_is_rolled_forward(publication: Publication | None) -> None:
+    rebuilt = transitions.rebuilt(
+        NEXT, fence=1007, owner=TAKER, lease=30.0, publication=publication, history=(EARLIER,), kept=(KEPT,)
+    )
+    rolls = publication == PUBLICATION
+    assert (rebuilt.state, rebuilt.owner) == ((State.PUBLISHING, TAKER) if rolls else (State.FREE, None))
+    assert (rebuilt.publication, rebuilt.history, rebuilt.kept) == (publication, (EARLIER,), (KEPT,))
+    assert (rebuilt.write_id, rebuilt.fence, rebuilt.attempt) == (NEXT, 1007, None)
+    assert decode_register(encode(rebuilt)) == rebuilt
 
 
 def test_the_first_owner_of_a_slot_has_fence_one() -> None:

@@ -110,7 +110,7 @@ def sent(lake: Lake) -> set[tuple[str, str]]:
     assert not [each for each in outcomes.values() if isinstance(each, Exception)]
     publisher.unload(parts, partition="a", force=True)
 
-    for changes in ({}, {"location": f"s3://{lake.bucket}/published/pointed/dt=${{partition}}/"}):
+    for changes in ({}, {"location": f"s3://{lake.bucket}/published/pointed_by_day/dt=${{partition}}/"}):
         pointed = lake.target(
             "pointed", mode="pointer", **{"glue_table": f"{lake.database}.moved_{len(changes)}", **changes}
         )

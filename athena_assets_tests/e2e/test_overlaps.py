@@ -66,7 +66,7 @@ def test_a_slot_in_use_without_a_publication_is_seen(lake: Lake, outer_first: bo
 def test_who_has_yielded_may_come_again_when_the_other_has_failed(lake: Lake) -> None:
     outer, inner = nested(lake)
     publisher = lake.publisher()
-    hold = lake.aws.faults.hold_queries()
+    hold = lake.aws.faults.hold_queries(sql_contains=keys.staging_root(parse_location(outer.location)))
     caller = ThreadCaller(lake.publisher(60), outer).start()
     lake.wait_until_held(hold)
     with pytest.raises(errors.LocationOverlaps):
@@ -109,7 +109,7 @@ def test_callers_of_one_moment_do_not_both_go_on(lake: Lake) -> None:
 
 def test_the_taker_of_an_inner_attempt_looks_too(lake: Lake) -> None:
     outer, inner = nested(lake)
-    hold = lake.aws.faults.hold_queries()
+    hold = lake.aws.faults.hold_queries(sql_contains=keys.staging_root(parse_location(outer.location)))
     first = ThreadCaller(lake.publisher(60), outer).start()
     wait_until(lambda: first.told("running"), "the outer one has looked, and its query runs")
     manifests = keys.manifest_root(parse_location(inner.location))
@@ -143,6 +143,16 @@ def test_a_neighbour_that_can_not_be_read_counts_as_one(lake: Lake) -> None:
     key = keys.register_key(parse_location(outer.location))
     lake.s3.put_object(Bucket=lake.bucket, Key=key, Body=b"{")
     with pytest.raises(errors.LocationOverlaps, match="can't be read"):
+        lake.publisher().unload(inner)
+
+
+def test_a_blocked_neighbour_is_in_use(lake: Lake) -> None:
+    outer = lake.target("outer", location=f"s3://{lake.bucket}/published/o/", mode="direct", retries=0)
+    inner = lake.target("inner", location=f"s3://{lake.bucket}/published/o/inner/")
+    lake.aws.faults.fail_queries(sql_contains="published/o/", after_files=2)
+    with pytest.raises(errors.DirtyLocation):
+        lake.publisher().unload(outer)
+    with pytest.raises(errors.LocationOverlaps, match="blocked"):
         lake.publisher().unload(inner)
 
 

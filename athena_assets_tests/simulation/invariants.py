@@ -148,7 +148,7 @@ class Invariants:
             raise Violation("I5", f"a lower fence has overwritten {world.set_back} in Glue")
         queries = {each.query_id for each in self.commits(world)}
         for pointer in world.tables.values():
-            if pointer.fence is None or pointer.location is None:
+            if pointer.slot != str(self.location) or pointer.location is None:
                 continue
             found = sorted(
                 self._visible(world, pointer.location.removeprefix(f"s3://{self.location.bucket}/")).values()

@@ -45,7 +45,7 @@ def pick(chance: Chance, *options: tuple[float, V]) -> V:
     return next(value for limit, value in options if drawn < limit)
 
 
-def draw_target(chance: Chance, mode: Mode, *, cleans: bool) -> Target:
+def draw_target(chance: Chance, mode: Mode, *, cleans: bool, glue: bool) -> Target:
     """Two targets share the locations; their definitions differ, and so may what their callers want of them."""
     return _target(
         mode,
@@ -62,12 +62,21 @@ def draw_target(chance: Chance, mode: Mode, *, cleans: bool) -> Target:
         pick(chance, (0.5, 2), (0.75, 1), (1.0, 0)),
         pick(chance, (0.9, False), (1.0, True)),
         cleans,
+        glue,
     )
 
 
 @functools.cache
 def _target(
-    mode: Mode, variant: int, policy: OnConflict, reuse: Reuse, keep: int, retries: int, hasty: bool, cleans: bool
+    mode: Mode,
+    variant: int,
+    policy: OnConflict,
+    reuse: Reuse,
+    keep: int,
+    retries: int,
+    hasty: bool,
+    cleans: bool,
+    glue: bool,
 ) -> Target:
     return Target(
         name=f"daily_{variant}",
@@ -81,12 +90,13 @@ def _target(
         timeout=40.0 if hasty else HOUR,
         wait_timeout=60.0 if hasty else 6 * HOUR,
         clean_after_failure=cleans,
+        glue_table="marts.daily" if glue else None,
     )
 
 
-def last_target(mode: Mode) -> Target:
+def last_target(mode: Mode, *, glue: bool = False) -> Target:
     """What is asked for when all is over: by a caller that nothing hurries."""
-    return _target(mode, 0, OnConflict.JOIN, Reuse.AUTO, 1, 2, False, False)
+    return _target(mode, 0, OnConflict.JOIN, Reuse.AUTO, 1, 2, False, False, glue)
 
 
 @functools.cache

@@ -19,9 +19,9 @@ from athena_assets.core.request import Published, Request
 from athena_assets.core.restore import restore
 from athena_assets.core.slot import Slot
 from athena_assets.core.target import Target, UpstreamTable
-from athena_assets_tests.simulation.explorer import Fault, Scenario
 from athena_assets_tests.simulation.invariants import Invariants
 from athena_assets_tests.simulation.programs import Answer, Program, Protocol
+from athena_assets_tests.simulation.states import Fault, Scenario
 from athena_assets_tests.simulation.world import World
 
 LOCATION = Location("lake", "marts/daily/")
@@ -186,6 +186,9 @@ SMALL: dict[str, Callable[[], Scenario]] = {
         "gc beside a publication", A, beside=collector, world=replaced(), queries=2
     ),
     "direct": lambda: scenario("direct", *DIRECT, mode=Mode.DIRECT, expiry=1),
+    "pointer: a restart inside Athena": lambda: scenario(
+        "pointer: a restart inside Athena", POINTED[0], mode=Mode.POINTER, orphan=1
+    ),
     "pointer": lambda: scenario("pointer", *POINTED, mode=Mode.POINTER, expiry=1),
     "pointer with Glue": lambda: scenario("pointer with Glue", *IN_GLUE, mode=Mode.POINTER, glue=True, lost=1),
 }
@@ -220,6 +223,9 @@ LARGE: dict[str, Callable[[], Scenario]] = {
         "gc beside a crash", A, beside=collector, world=replaced(), crash=1, queries=2
     ),
     "pointer: crashes": lambda: scenario("pointer: crashes", *POINTED, mode=Mode.POINTER, crash=1, orphan=1),
+    "pointer with Glue: a lease expires": lambda: scenario(
+        "pointer with Glue: a lease expires", *map(forced, IN_GLUE), mode=Mode.POINTER, glue=True, expiry=1, queries=2
+    ),
     "pointer with Glue: crashes": lambda: scenario(
         "pointer with Glue: crashes", *IN_GLUE, mode=Mode.POINTER, glue=True, crash=1, lost=1
     ),

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from athena_assets_tests.simulation.explorer import Explorer, Fault, Scenario
+from athena_assets_tests.simulation.explorer import Explorer
 from athena_assets_tests.simulation.scenarios import LARGE, SMALL, A, scenario
+from athena_assets_tests.simulation.states import Fault, Scenario
 
 
 def explored(wanted: Scenario, record_property: Callable[[str, object], None]) -> None:

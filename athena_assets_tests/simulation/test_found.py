@@ -9,21 +9,25 @@ from typing import Any
 import pytest
 
 from athena_assets import errors
-from athena_assets.core import effects
+from athena_assets.core import effects, keys
 from athena_assets.core.effects import Effect
 from athena_assets.core.protocol import Caller
-from athena_assets.core.register import FailureKind, Mode
+from athena_assets.core.register import FailureKind, Mode, Owner, State
 from athena_assets.core.request import Published
+from athena_assets.core.restore import restore
+from athena_assets.core.slot import Slot
+from athena_assets.core.target import Target
 from athena_assets_tests.simulation.scenarios import LOCATION, request, target
 from athena_assets_tests.simulation.world import World
 
 Steps = Generator[Effect[Any], Any, Any]
 
+SLOT = Slot(LOCATION, "a test")
 DIRECT = target(mode=Mode.DIRECT, clean_after_failure=True, retries=0)
 
 
-def caller(name: str, **changes: Any) -> Steps:
-    return Caller(request(name, DIRECT, **changes), "host", 1).publish()
+def caller(name: str, wanted: Target = DIRECT, *, take_over: bool = False, **changes: Any) -> Steps:
+    return Caller(request(name, wanted, **changes), "host", 1, take_over=take_over).publish()
 
 
 class Story:
@@ -34,6 +38,7 @@ class Story:
         self.cancels = (
             False  # whether somebody cancels each query, in the queue, before it has looked at its destination
         )
+        self.throttled = False  # whether Athena accepts no query
         self._clock = 0.0
         self._ids = itertools.count(1)
         self._stands: dict[Steps, Effect[Any]] = {}
@@ -71,6 +76,8 @@ class Story:
                 return 0.5
             case effects.Report():
                 return None
+            case effects.StartQuery() if self.throttled:
+                return effects.StartThrottled("TooManyRequestsException")
             case effects.PollQuery():
                 query = self.world.queries[effect.query_id]
                 if self.cancels:
@@ -109,3 +116,71 @@ def test_what_another_owner_writes_into_a_direct_location_meanwhile_is_joined_no
     outcome = story.end(late)
     assert len(story.world.queries) == 1
     assert outcome.publication == story.end(owner).publication
+
+
+def test_owner_that_was_overtaken_before_its_first_commit_joins_and_does_not_miss_the_register() -> None:
+    """What it finds at the location is the result of whoever took over; the register in its memory has none."""
+    story = Story()
+    owner = caller("owner", target())
+    story.until(owner, effects.ReadUri)
+    story.until(owner, effects.ListObjects)  # of its staging
+    story.until(owner, effects.ListObjects)
+    published = story.end(caller("taker", target(), take_over=True)).publication
+    outcome = story.end(owner)
+    assert outcome.publication == published
+    assert len(story.world.queries) == 1
+
+
+def restoring(fence: int) -> Steps:
+    return restore(SLOT, fence=fence, owner=Owner("session", "host", 1, "restore"), lease=60.0)
+
+
+def published_twice() -> Story:
+    story = Story()
+    for name in ("first", "second"):
+        story.end(caller(name, target(), force=True))
+    return story
+
+
+def test_restore_that_was_overtaken_says_so_and_not_that_nothing_is_kept() -> None:
+    story = published_twice()
+    late = restoring(1)
+    story.until(late, effects.ListObjects)  # of what is kept, which the third publication drops
+    story.end(caller("third", target(), force=True))
+    with pytest.raises(errors.SlotBusy, match="at the same moment"):
+        story.end(late)
+
+
+def test_restore_whose_files_vanished_is_never_told_as_done() -> None:
+    """Also not to the one who asks again, with the same request id."""
+    story = published_twice()
+    first = restoring(1)
+    story.until(first, effects.AtOnce)  # it has committed, and copies nothing yet
+    story.world.steal(keys.backup_prefix(LOCATION, 1))
+    for steps in (first, restoring(1)):
+        with pytest.raises(errors.PublicationLost):
+            story.end(steps)
+
+
+def test_query_that_a_paused_owner_may_still_start_is_not_given_up_for_being_throttled() -> None:
+    """The slot would be free for another query; in direct mode both would write into one location."""
+    story = Story()
+    paused = caller("paused")
+    story.until(paused, effects.StartQuery)
+    story.throttled = True
+    with pytest.raises(errors.OutcomeUnknown):
+        story.end(caller("taker", take_over=True))
+    story.throttled = False
+    published = story.end(caller("next", take_over=True)).publication
+    assert story.end(paused).publication == published
+    assert len(story.world.queries) == 1
+
+
+def test_throttled_start_that_nobody_else_can_send_is_given_up() -> None:
+    story = Story()
+    story.throttled = True
+    with pytest.raises(errors.QueryThrottled):
+        story.end(caller("only"))
+    register = story.world.register(LOCATION)
+    assert register is not None
+    assert register.state is State.FREE

@@ -8,22 +8,26 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from athena_assets import errors
 from athena_assets.core import effects
 from athena_assets.core.effects import Effect, QueryState
 from athena_assets.core.generation import UpstreamVersion
+from athena_assets.core.location import parse_location
 from athena_assets.core.register import FailureKind
 from athena_assets_tests.simulation.weather import AT_QUERY, Chance, Trouble, Weather
 from athena_assets_tests.simulation.world import STRANGE_KEY, World
 
 Protocol = Generator[Effect[Any], Any, Any]
 
+Reply = Callable[[Any], None]
+
 ATHENA = (effects.StartQuery, effects.PollQuery, effects.StopQuery)
-CHANGES = (effects.WriteObject, effects.CopyObject, effects.DeleteObject)
+CHANGES = (effects.WriteObject, effects.CopyObject, effects.DeleteObject, effects.MovePointer)
 TIMEOUT = 10.0  # seconds until an SDK gives a call up
 CLEAN_UP = 3.0  # seconds that an interrupted process has left
 
@@ -98,6 +102,9 @@ class Timeline:
     def draw(self, low: float, high: float) -> float:
         """Mostly near `low`."""
         return low + (high - low) * self._chance.random() ** 3
+
+    def toss(self) -> bool:
+        return self._chance.random() < 0.5
 
     def tell(self, who: str, what: Any, more: Any = None) -> None:
         self.story.append((self.now, who, what, more))
@@ -185,73 +192,92 @@ class Timeline:
 
     def _perform(self, task: Task, effect: Effect[Any]) -> None:
         """Sends an effect, and sees to it that its answer comes; or not."""
+        if isinstance(effect, effects.AtOnce):
+            self._perform_at_once(task, effect.effects)
+        else:
+            self._perform_one(task, effect, lambda answer: self._resume(task, answer))
+
+    def _perform_at_once(self, task: Task, parts: Sequence[Effect[Any]]) -> None:
+        """Each has a fate of its own; the caller waits for all."""
+        answers: dict[int, Any] = {}
+
+        def answered(number: int, answer: Any) -> None:
+            answers[number] = answer
+            if len(answers) == len(parts):
+                raised = next((each for each in answers.values() if isinstance(each, Exception)), None)
+                self._resume(task, raised or tuple(answers[each] for each in range(len(parts))))
+
+        for number, effect in enumerate(parts):
+            self._perform_one(task, effect, partial(answered, number))
+
+    def _perform_one(self, task: Task, effect: Effect[Any], reply: Reply) -> None:
         trouble = self.weather.at_call(effect, self._chance)
         if trouble is not None:
             self.counts[trouble] += 1
             self.tell(task.name, effect, trouble)
         back = self.athena_back if isinstance(effect, ATHENA) else self.s3_back
         if isinstance(effect, effects.Sleep):
-            self._sleep(task, effect, trouble)
+            self._sleep(task, effect, reply, trouble)
             return
         if back > self.now and not isinstance(effect, effects.CountRows | effects.ResolveUpstreams):
             self.tell(task.name, effect, "outage")
             if isinstance(effect, CHANGES) and self._chance.random() > 0.7:
                 self._send(task, effect, self.draw(0, TIMEOUT))
-            self._answer(task, effects.Unanswered("the service is not available"), self.draw(1, TIMEOUT))
+            self._reply(reply, effects.Unanswered("the service is not available"), self.draw(1, TIMEOUT))
             return
-        self._call(task, effect, trouble)
+        self._call(task, effect, reply, trouble)
 
-    def _sleep(self, task: Task, effect: effects.Sleep, trouble: Trouble | None) -> None:
+    def _sleep(self, task: Task, effect: effects.Sleep, reply: Reply, trouble: Trouble | None) -> None:
         delay = effect.seconds
         if trouble in (Trouble.KILLED, Trouble.INTERRUPTED):
             self._strike_down(task.process, trouble, self._chance.random() * delay)
         elif trouble in (Trouble.PAUSED, Trouble.SUSPENDED):
             self._freeze(task.process, suspended=trouble is Trouble.SUSPENDED)
-        self._answer(task, None, delay)
+        self.at(delay, lambda: reply(None))
 
-    def _call(self, task: Task, effect: Effect[Any], trouble: Trouble | None) -> None:
+    def _call(self, task: Task, effect: Effect[Any], reply: Reply, trouble: Trouble | None) -> None:
         sent = self.draw(0.005, 0.5)
         silent = effects.Unanswered(str(trouble))
         match trouble:
             case None:
-                self._send(task, effect, sent, answer_after=sent)
+                self._send(task, effect, sent, reply=reply, after=sent)
             case Trouble.KILLED | Trouble.INTERRUPTED:
                 before = self._chance.random() < 0.3
                 if not before:
-                    self._send(task, effect, sent, answer_after=sent)
+                    self._send(task, effect, sent, reply=reply, after=sent)
                 self._strike_down(task.process, trouble, 0.0 if before else self._chance.random() * 3 * sent)
             case Trouble.PAUSED | Trouble.SUSPENDED:
                 length = self._freeze(task.process, suspended=trouble is Trouble.SUSPENDED)
-                if self._chance.random() < 0.5:
+                if self.toss():
                     sent += length  # it sat between the check and the send
-                self._send(task, effect, sent, answer_after=sent)
+                self._send(task, effect, sent, reply=reply, after=sent)
             case Trouble.DENIED:
                 why = errors.AccessDenied(
                     task.name, "the credentials have expired.", not_done="Nothing.", next_step="Renew them."
                 )
-                self._answer(task, why, sent)
+                self._reply(reply, why, sent)
             case Trouble.REFUSED:
-                self._answer(task, effects.Refused(403, "AccessDenied"), sent)
+                self._reply(reply, effects.Refused(403, "AccessDenied"), sent)
             case Trouble.CONFLICT:
-                self._answer(task, effects.Refused(409, "ConditionalRequestConflict"), sent)
+                self._reply(reply, effects.Refused(409, "ConditionalRequestConflict"), sent)
             case Trouble.REJECTED:
-                self._answer(task, effects.StartRejected("the statement is refused"), sent)
+                self._reply(reply, effects.StartRejected("the statement is refused"), sent)
             case Trouble.THROTTLED if isinstance(effect, effects.StartQuery):
-                self._answer(task, effects.StartThrottled("TooManyRequestsException"), sent)
+                self._reply(reply, effects.StartThrottled("TooManyRequestsException"), sent)
             case Trouble.THROTTLED | Trouble.UNSENT:
-                self._answer(task, silent, sent if trouble is Trouble.THROTTLED else self.draw(1, TIMEOUT))
+                self._reply(reply, silent, sent if trouble is Trouble.THROTTLED else self.draw(1, TIMEOUT))
             case Trouble.LOST:
                 self._send(task, effect, sent)
-                self._answer(task, silent, sent + self.draw(0.1, TIMEOUT))
+                self._reply(reply, silent, sent + self.draw(0.1, TIMEOUT))
             case Trouble.LATE:
                 self._send(task, effect, self.draw(1, 10 * self._slow))
-                self._answer(task, silent, self.draw(0.1, TIMEOUT))
+                self._reply(reply, silent, self.draw(0.1, TIMEOUT))
             case Trouble.SLOW:
-                self._send(task, effect, sent, answer_after=self.draw(1, 2 * self._slow))
+                self._send(task, effect, sent, reply=reply, after=self.draw(1, 2 * self._slow))
             case Trouble.UNKNOWN_VERSION:
                 assert isinstance(effect, effects.ResolveUpstreams)
                 unknown = tuple(UpstreamVersion(str(table), None) for table in effect.tables)
-                self._answer(task, unknown, sent)
+                self._reply(reply, unknown, sent)
 
     def _strike_down(self, process: Process, trouble: Trouble, delay: float) -> None:
         if trouble is Trouble.KILLED:
@@ -259,17 +285,20 @@ class Timeline:
         else:
             self.at(delay, lambda: self._interrupt(process))
 
-    def _answer(self, task: Task, answer: Any, delay: float) -> None:
-        self.at(delay, lambda: self._resume(task, answer))
+    def _reply(self, reply: Reply, answer: Any, delay: float) -> None:
+        self.at(delay, lambda: reply(answer))
 
-    def _send(self, task: Task, effect: Effect[Any], delay: float, answer_after: float | None = None) -> None:
+    def _send(
+        self, task: Task, effect: Effect[Any], delay: float, *, reply: Reply | None = None, after: float = 0.0
+    ) -> None:
         def arrive() -> None:
             answer = self._apply(effect)
             self.tell(task.name, effect, answer)
-            if isinstance(effect, CHANGES):
-                self._changed(effect.destination if isinstance(effect, effects.CopyObject) else effect.key)
-            if answer_after is not None:
-                self._answer(task, answer, answer_after)
+            changed = _changed_key(effect)
+            if changed is not None:
+                self._changed(changed)
+            if reply is not None:
+                self._reply(reply, answer, after)
 
         self.at(delay, arrive)
 
@@ -301,7 +330,7 @@ class Timeline:
         if query.state is not QueryState.ACTIVE:
             return
         self.tell(f"query {query_id.lstrip('0')}", "ends", trouble)
-        read = version if self._chance.random() < 0.5 else world.upstream
+        read = version if self.toss() else world.upstream
         files = 0 if self._chance.random() > 0.97 else None
         match trouble:
             case Trouble.INTERNAL | Trouble.INTERNAL_PARTIAL:
@@ -323,5 +352,17 @@ class Timeline:
         query = self.world.queries.get(query_id)
         if query is not None and query.state is QueryState.ACTIVE:
             self.tell(f"query {query_id.lstrip('0')}", "is cancelled")
-            self.world.fail(query, FailureKind.CANCELLED, partial=self._chance.random() < 0.5)
+            self.world.fail(query, FailureKind.CANCELLED, partial=self.toss())
             self._changed(query.parameters.staging)
+
+
+def _changed_key(effect: Effect[Any]) -> str | None:
+    """The key below which something may look otherwise now."""
+    match effect:
+        case effects.WriteObject() | effects.DeleteObject():
+            return effect.key
+        case effects.CopyObject():
+            return effect.destination
+        case effects.MovePointer():
+            return parse_location(effect.slot).prefix
+    return None

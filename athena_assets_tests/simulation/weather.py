@@ -14,8 +14,6 @@ from typing import Any, Protocol
 from athena_assets.core import effects
 from athena_assets.core.effects import Effect
 
-DAY = 86_400.0
-
 
 class Chance(Protocol):
     """Where every decision of a simulation comes from: a `random.Random`, or hypothesis's."""
@@ -79,11 +77,15 @@ AT_CALL: Mapping[type[Effect[Any]], tuple[Trouble, ...]] = {
     effects.ReadObject: _QUESTION,
     effects.ReadUri: _QUESTION,
     effects.ListObjects: _QUESTION,
+    effects.ListFolders: _QUESTION,
+    effects.ReadPointer: _QUESTION,
     effects.HeadObject: _QUESTION,
     effects.PollQuery: _QUESTION,
     effects.WriteObject: _WRITE,
     effects.CopyObject: _WRITE,
     effects.DeleteObject: _WRITE,
+    effects.AbortUploads: _WRITE,
+    effects.MovePointer: _WRITE,
     effects.StartQuery: (
         Trouble.LOST,
         Trouble.LATE,
@@ -145,6 +147,7 @@ HARMLESS = frozenset(
 )
 
 CALM = 0.1  # of all schedules: nothing goes wrong
+MILD = 0.3  # of them: only what is harmless
 AT_EACH_CALL = (0.003, 0.01, 0.03)
 AT_EACH_QUERY = (0.05, 0.2)
 
@@ -182,10 +185,12 @@ class Weather:
 
 def draw_weather(chance: Chance, excluded: frozenset[Trouble]) -> Weather:
     weather = Weather({}, {})
-    if chance.random() < CALM:
+    drawn = chance.random()
+    if drawn < CALM:
         return weather
+    mild = drawn < CALM + MILD
     for kind in Trouble:
-        if kind in excluded or chance.random() < 0.65:
+        if kind in excluded or (mild and kind not in HARMLESS) or chance.random() < 0.65:
             continue
         bad = chance.random()
         if kind in ANY_TIME:

@@ -43,8 +43,8 @@ def on_register(action: Action, *, skip: int = 0, times: int | None = 1) -> Faul
 
 
 def wait_for(lake: Lake, rule: str, times: int = 1) -> None:
-    """Until the rule has caught so many requests."""
-    wait_until(lambda: lake.aws.faults.hits(rule) == times, f"{times} request(s) are caught")
+    """Until the rule has caught so many requests, or more."""
+    wait_until(lambda: lake.aws.faults.hits(rule) >= times, f"{times} request(s) are caught")
 
 
 def wait_until_all_arrived(lake: Lake) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from athena_assets import Published
+from athena_assets.core import keys
+from athena_assets.core.location import parse_location
 from athena_assets.local import DropReply, Fault, HoldReply, HoldRequest, Respond
 from athena_assets_tests.e2e.faults.ending import DAY, PATIENT, assert_ends, end, files, on_register, wait_for
-from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, done
+from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, done, wait_until
 
 COMMIT = 2  # which write of the register it is
 
@@ -53,11 +55,11 @@ def test_commit_that_is_taken_over_before_its_reply_is_projected_by_the_taker(la
 
 def test_nobody_is_answered_between_commit_and_projection(lake: Lake) -> None:
     target, publisher = lake.target(), lake.publisher(PATIENT)
-    rule = lake.aws.faults.add(Fault(HoldRequest(), "s3", "CopyObject", "published/", skip=2))
+    rule = lake.aws.faults.add(Fault(HoldRequest(), "s3", "CopyObject", "published/", times=2))
     owner = ThreadCaller(publisher, target).start()
     wait_for(lake, rule)
     busy = end(publisher, lake.target(target.name, wait_timeout=0.5))
-    assert len(lake.listing(target.location)) == 2
+    wait_until(lambda: len(lake.listing(target.location)) == 2, "two files are copied")
     lake.aws.faults.release(rule)
     assert_ends(
         lake,
@@ -73,7 +75,8 @@ def test_nobody_is_answered_between_commit_and_projection(lake: Lake) -> None:
 def test_outage_over_the_commit_is_unknown_and_the_same_request_finds_out(lake: Lake) -> None:
     target, publisher = lake.target(), lake.publisher(PATIENT)
     applied = lake.aws.faults.add(on_register(DropReply(), skip=COMMIT))
-    denied = lake.aws.faults.add(Fault(Respond(403, "AccessDenied"), "s3", "GetObject", "register.json", skip=1))
+    own = keys.register_key(parse_location(target.location))
+    denied = lake.aws.faults.add(Fault(Respond(403, "AccessDenied"), "s3", "GetObject", own, skip=1))
     # The look after the lost reply is refused: the caller ends without knowing what became of its commit.
     refused = end(publisher, target, request_id="r")
     assert lake.aws.faults.hits(applied) == lake.aws.faults.hits(denied) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 from athena_assets import errors
 from athena_assets.local import DropReply, Fault, HoldReply, Respond
 from athena_assets_tests.e2e.faults.ending import DAY, PATIENT, assert_ends, end, files, staging, wait_for
-from athena_assets_tests.e2e.lake import Lake, ThreadCaller, done, wait_until
+from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, done, wait_until
 from athena_assets_tests.e2e.processes import processes
 
 START = ("athena", "StartQueryExecution")
@@ -95,19 +95,22 @@ def test_denied_start_is_named_and_its_attempt_is_finished_by_the_next_caller(la
 
 def test_owner_paused_before_its_start_finds_that_the_token_has_been_used_for_it(lake: Lake) -> None:
     target, publisher = lake.target(), lake.publisher(PATIENT)
+    before = end(publisher, target)  # a slot that has never published looks around first, and finds out so
+    lake.put_rows("numbers", "part-1.parquet", range(ROWS, ROWS + 10))
     rule = lake.aws.faults.add(Fault(HoldReply(), "s3", "PutObject", "register.json"))
     owner = ThreadCaller(publisher, target).start()
     wait_for(lake, rule)
     taker = end(publisher, target, take_over=True)
     lake.aws.faults.release(rule)
     woken = owner.end()
-    assert [each.status for each in lake.aws.requests(*START)] == [200, 400]  # the owner's own is a mismatch
+    assert [each.status for each in lake.aws.requests(*START)] == [200, 200, 400]  # the owner's own is a mismatch
     assert_ends(
         lake,
         target,
-        [taker, woken],
-        ["Published", "Published"],
-        queries=["SUCCEEDED"],
-        register="free 2",
-        location=files(2),
+        [before, taker, woken],
+        ["Published"] * 3,
+        queries=["SUCCEEDED"] * 2,
+        register="free 3",
+        location=files(3, 5),
+        rows=range(ROWS + 10),
     )

@@ -6,7 +6,7 @@ import signal
 
 import pytest
 
-from athena_assets import errors
+from athena_assets import Target, errors
 from athena_assets.core.location import parse_location
 from athena_assets.local import DropReply, Fault, HoldReply, HoldRequest, Respond
 from athena_assets_tests.e2e.faults.ending import (
@@ -26,15 +26,21 @@ MORE = range(ROWS, ROWS + 10)
 COPY, DELETE = ("s3", "CopyObject", "published/"), ("s3", "DeleteObject", "published/")
 # stage: (the request at which the owner dies, files that readers then find)
 DEATHS = {
-    "backup on its way": (Fault(HoldRequest(), "s3", "CopyObject", "/backup/", skip=1), files(1)[1:]),
-    "backup done, reply lost": (Fault(HoldReply(), "s3", "CopyObject", "/backup/", skip=1), files(1)[1:]),
-    "no old file deleted": (Fault(HoldRequest(), *DELETE), files(1)),
-    "two old files deleted": (Fault(HoldRequest(), *DELETE, skip=2), files(1)[2:]),
-    "all old files deleted": (Fault(HoldReply(), *DELETE, skip=3), []),
-    "no new file copied": (Fault(HoldRequest(), *COPY), []),
-    "two new files copied": (Fault(HoldRequest(), *COPY, skip=2), files(2, 2)),
-    "all new files copied": (Fault(HoldReply(), *COPY, skip=4), files(2, 5)),
+    "a backup on its way": (Fault(HoldRequest(), "s3", "CopyObject", "/backup/"), 4, 0),
+    "backups done, a reply lost": (Fault(HoldReply(), "s3", "CopyObject", "/backup/"), 4, 0),
+    "no old file deleted": (Fault(HoldRequest(), *DELETE, times=4), 4, 0),
+    "two old files deleted": (Fault(HoldRequest(), *DELETE, times=2), 2, 0),
+    "all old files deleted": (Fault(HoldReply(), *DELETE), 0, 0),
+    "no new file copied": (Fault(HoldRequest(), *COPY, times=5), 0, 0),
+    "two new files copied": (Fault(HoldRequest(), *COPY, times=3), 0, 2),
+    "all new files copied": (Fault(HoldReply(), *COPY), 0, 5),
 }
+
+
+def by_fence(lake: Lake, target: Target) -> tuple[int, int]:
+    """How many files of the first and of the second publication lie at the location."""
+    fences = [key.rpartition("/")[2][:8] for key in lake.listing(target.location)]
+    return fences.count("00000001"), fences.count("00000002")
 
 
 @pytest.mark.parametrize("stage", DEATHS)
@@ -42,13 +48,12 @@ def test_owner_that_dies_in_the_middle_of_a_replacement_is_rolled_forward(lake: 
     target, publisher = lake.target(), lake.publisher(PATIENT)
     publisher.unload(target)
     lake.put_rows("numbers", "part-1.parquet", MORE)
-    fault, left = DEATHS[stage]
+    fault, old, new = DEATHS[stage]
     with processes(lake, 1, PATIENT) as (owner,):
         rule = lake.aws.faults.add(fault)
         owner.publish(target)
         wait_for(lake, rule)
-    prefix = parse_location(target.location).prefix
-    assert [key.removeprefix(prefix) for key in lake.listing(target.location)] == left
+        wait_until(lambda: by_fence(lake, target) == (old, new), f"{old} old and {new} new files are there")
     assert max(lake.rows(target.location).values(), default=1) == 1  # rows are missed for a moment, never seen twice
     lake.aws.faults.advance_clock(DAY)
     outcome = end(publisher, target)
@@ -96,18 +101,18 @@ def test_committed_files_that_vanish_are_an_error_and_the_next_request_runs_anew
 def test_late_copy_of_a_lost_publication_brings_nothing_back(lake: Lake) -> None:
     target = lake.target()
     with processes(lake, 1, PATIENT) as (owner,):
-        rule = lake.aws.faults.add(Fault(HoldRequest(), *COPY))
+        rule = lake.aws.faults.add(Fault(HoldRequest(), *COPY, times=4))
         owner.publish(target)
-        wait_for(lake, rule)
+        wait_until(lambda: lake.aws.faults.hits(rule) == 4, "all copies are on their way")
         owner.signal(signal.SIGSTOP)
         lake.s3.delete_object(Bucket=lake.bucket, Key=max(lake.staged(target.location)))
-        copies = lake.aws.faults.add(Fault(HoldRequest(), *COPY, skip=4))
+        copies = lake.aws.faults.add(Fault(HoldRequest(), *COPY, skip=4, times=4))
         lake.aws.faults.advance_clock(DAY)
         other = ThreadCaller(lake.publisher(PATIENT), target).start()
         wait_for(lake, copies)
-        lake.aws.faults.release(rule)  # the first owner's copy arrives in the middle of the second swap
+        lake.aws.faults.release(rule)  # the first owner's copies arrive in the middle of the second swap
         # The taker's own copy of the deleted file was the first to find none.
-        wait_until(lambda: without_source(lake) == 2, "it finds no source")
+        wait_until(lambda: without_source(lake) == 5, "they find no source")
         lake.aws.faults.release(copies)
         outcome = other.end()
     assert_ends(lake, target, [outcome], ["Published"], queries=["SUCCEEDED"] * 2, register="free 3", location=files(3))
@@ -119,7 +124,7 @@ def without_source(lake: Lake) -> int:
 
 def test_strangers_object_where_a_new_file_belongs_is_not_overwritten(lake: Lake) -> None:
     target, publisher = lake.target(), lake.publisher(PATIENT)
-    rule = lake.aws.faults.add(Fault(HoldRequest(), *COPY, skip=2))
+    rule = lake.aws.faults.add(Fault(HoldRequest(), "s3", "CopyObject", files(1)[2]))
     caller = ThreadCaller(publisher, target).start()
     wait_for(lake, rule)
     key = lake.put_stranger(target, files(1)[2])
@@ -134,7 +139,7 @@ def test_strangers_object_where_a_new_file_belongs_is_not_overwritten(lake: Lake
         ["LocationNotEmpty"] * 2,
         queries=["SUCCEEDED"],
         register="publishing 2",
-        location=files(1, 3),
+        location=files(1),
         staged=["00000001-01"] * 4,
         rows=None,
     )
@@ -169,7 +174,7 @@ def test_strangers_object_that_comes_during_the_swap_is_left_there_and_stops_the
         ended,
         ["Published", "LocationNotEmpty"],
         queries=["SUCCEEDED"],
-        register="free 2",
+        register="free 1",
         location=[*files(1), name],
         rows=None,
     )
