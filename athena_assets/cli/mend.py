@@ -200,7 +200,7 @@ def rebuild(session: Session, name: str, partition: str | None, publication: str
     session.document |= {"target": slot.label, "location": str(slot.location), "written": write} | asdict(found)
     session.say(f"{slot.label}: the register: {found.register}")
     for each in found.candidates:
-        note = "current: its files prove it" if each.proved else "current: chosen" if each == found.chosen else ""
+        note = "current: it is proved" if each.proved else "current: chosen" if each == found.chosen else ""
         session.say(f"  {each}{f': {note}' if note else ''}")
     if not found.told:
         session.say("Nothing proves which of these is current: name one with --publication.")
@@ -209,6 +209,10 @@ def rebuild(session: Session, name: str, partition: str | None, publication: str
         session.say("  nothing was ever published")
     for kept in found.kept:
         session.say(f"  kept: {publication_text(kept.publication)}")
+    for retired in found.retired:
+        session.say(f"  to be collected: s3://{slot.location.bucket}/{retired.prefix}")
+    for unnamed in found.unnamed:
+        session.say(f"  left alone, because no manifest names it: s3://{slot.location.bucket}/{unnamed}")
     done = "rebuilt   " if write else "would be written (--write):"
     session.say(f"{done} {slot.label}: fence {found.fence}, naming {found.chosen or 'no publication'}")
     return Exit.DONE

@@ -7,7 +7,7 @@ gap: a newer one remembers nearly as much.
 from __future__ import annotations
 
 from athena_assets import errors
-from athena_assets.core.contents import read_manifest
+from athena_assets.core.contents import read_manifest_at
 from athena_assets.core.effects import Effects
 from athena_assets.core.manifest import Manifest
 from athena_assets.core.register import HISTORY, Publication
@@ -39,7 +39,7 @@ def find(slot: Slot, remembered: tuple[Publication, ...], request: str, *, above
 def _before(slot: Slot, known: tuple[Publication, ...], request: str) -> Effects[tuple[Publication, ...]]:
     """The publications before the oldest of `known`; none if that was the slot's first."""
     for each in reversed(known):
-        manifest = yield from _readable(slot, each)
+        manifest = yield from readable(slot, each.manifest)
         if manifest is None:
             continue
         earlier = tuple(older for older in manifest.replaces if older.fence < known[-1].fence)
@@ -54,8 +54,9 @@ def _before(slot: Slot, known: tuple[Publication, ...], request: str) -> Effects
     )
 
 
-def _readable(slot: Slot, publication: Publication) -> Effects[Manifest | None]:
+def readable(slot: Slot, key: str) -> Effects[Manifest | None]:
+    """The manifest of this key; None if it is gone or damaged."""
     try:
-        return (yield from read_manifest(slot, publication))
+        return (yield from read_manifest_at(slot, key))
     except errors.RegisterUnreadable:
         return None

@@ -8,9 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from athena_assets.core import keys, policy
+from athena_assets.core.directories import delete_listed
 from athena_assets.core.directories import doomed as doomed_directories
 from athena_assets.core.directories import sweep as sweep_directories
-from athena_assets.core.effects import AtOnce, DeleteObject, Done, Effects, ListedObject, ListObjects, Report, perform
+from athena_assets.core.effects import AtOnce, DeleteObject, Effects, ListedObject, ListObjects, perform
 from athena_assets.core.register import Register, State
 from athena_assets.core.slot import Slot
 from athena_assets.core.tenure import Tenure, answered, look
@@ -59,10 +60,8 @@ def collect(slot: Slot, *, delete: bool, grace: float | None = None) -> Effects[
     listed = yield from answered(ListObjects(keys.backup_root(slot.location)), slot)
     backups = tuple(each for each in listed if _unnamed(slot, found, each.key))
     directories = yield from doomed_directories(slot, seen, grace)
-    for each in staging + backups if delete else ():
-        answer = yield from perform(DeleteObject(each.key, each.etag))
-        yield from perform(Report("deleted" if isinstance(answer, Done) else "not deleted", each.key))
     if delete:
+        yield from delete_listed(staging + backups)
         yield from sweep_directories(slot, seen, directories)
     return Garbage(staging, backups, tuple(found for each in directories for found in each.objects))
 

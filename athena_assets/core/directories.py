@@ -11,9 +11,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from athena_assets.core import register
+from athena_assets.core import policy, register
 from athena_assets.core.contents import read_manifest_at
 from athena_assets.core.effects import (
+    AtOnce,
     DeleteObject,
     Done,
     DrawId,
@@ -91,16 +92,23 @@ def sweep(slot: Slot, seen: Seen, directories: tuple[Doomed, ...]) -> Effects[No
     """
     gone: set[str] = set()
     for directory in directories:
-        answers = []
-        for each in directory.objects:
-            answers.append((yield from perform(DeleteObject(each.key, each.etag))))
-            yield from perform(Report("deleted" if isinstance(answers[-1], Done) else "not deleted", each.key))
-        if all(isinstance(answer, Done) for answer in answers):
+        if (yield from delete_listed(directory.objects)):
             gone.add(directory.prefix)
     if gone and seen.register is not None:
         write_id = yield from perform(DrawId())
         after = register.swept(seen.register, write_id, gone=frozenset(gone), freed_at=seen.modified)
         yield from write(slot, seen, after)
+
+
+def delete_listed(objects: tuple[ListedObject, ...]) -> Effects[bool]:
+    """Deletes side by side, one try each, and only what is still as listed. Whether all of it is gone for sure."""
+    complete = True
+    for batch in policy.batches(objects):
+        answers = yield from perform(AtOnce(tuple(DeleteObject(each.key, each.etag) for each in batch)))
+        for each, answer in zip(batch, answers, strict=True):
+            complete = complete and isinstance(answer, Done)
+            yield from perform(Report("deleted" if isinstance(answer, Done) else "not deleted", each.key))
+    return complete
 
 
 def sweep_own(tenure: Tenure) -> Effects[None]:

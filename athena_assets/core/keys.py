@@ -50,7 +50,12 @@ def is_restored(key: str) -> bool:
 
 
 def any_fence(location: Location, key: str) -> int | None:
-    """The fence of whatever an owner has written under the control prefix; None for the register itself."""
+    """The fence of whatever an owner has written under the control prefix, or in a directory below the location.
+
+    None for the register itself, and for any other key.
+    """
+    if directory_of(location, key) is not None:
+        return fence_below(location.prefix, key)
     kind, _, rest = key.removeprefix(slot_prefix(location)).partition("/")
     return fence_below("", rest) if kind in ("manifests", "staging", "backup", "adopted") else None
 

@@ -167,7 +167,7 @@ def catch_up(slot: Slot) -> Effects[bool]:
         table = manifest.settings.glue
         before = yield from answered(ReadPointer(table), slot)
         yield from _point(slot, table, publication, manifest, None)
-        moved = moved or not (isinstance(before, Pointer) and _points_at(slot, before, publication))
+        moved = moved or not (isinstance(before, Pointer) and points_at(slot, before, publication))
         told = publication
 
 
@@ -179,7 +179,7 @@ def astray(slot: Slot, publication: Publication, manifest: Manifest) -> Effects[
     found = yield from answered(ReadPointer(table), slot)
     if isinstance(found, Absent) or found.location is None:
         return f"{table} has no table or partition for it" if manifest.files else None
-    return None if _points_at(slot, found, publication) else f"{table} is at {found.location}"
+    return None if points_at(slot, found, publication) else f"{table} is at {found.location}"
 
 
 def _point(
@@ -203,7 +203,7 @@ def _point(
         found = yield from answered(ReadPointer(table), slot)
         if isinstance(found, Pointer):
             _check_ours(slot, table, found)
-            if _points_at(slot, found, publication) or (found.fence or 0) > publication.fence:
+            if points_at(slot, found, publication) or (found.fence or 0) > publication.fence:
                 return found.fence or 0
         elif sample is None:
             # An empty result tells no columns: the next one creates the table.
@@ -223,7 +223,8 @@ def _point(
         tries += 1
 
 
-def _points_at(slot: Slot, found: Pointer, publication: Publication) -> bool:
+def points_at(slot: Slot, found: Pointer, publication: Publication) -> bool:
+    """Whether Glue sends readers to this publication, and we have sent them there."""
     location = f"s3://{slot.bucket}/{publication.directory}"
     return found.location == location and (found.slot, found.fence) == (str(slot), publication.fence)
 
@@ -254,5 +255,5 @@ def _ahead(slot: Slot, table: GlueTable, fence: int, own: int) -> errors.TableNo
         f"{table} names fence {fence} of this slot, and the register has come to {own} only: it was put back to an "
         "earlier version.",
         not_done="The table was left as it is: a lower fence never overwrites a higher one.",
-        next_step="Bring the latest version of the register back, or drop the table: it is then created anew.",
+        next_step="Run `athena-assets rebuild`, or bring the latest version of the register back.",
     )

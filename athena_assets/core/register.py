@@ -412,6 +412,7 @@ def rebuilt(
     publication: Publication | None,
     history: tuple[Publication, ...],
     kept: tuple[Kept, ...],
+    retired: tuple[Retired, ...],
 ) -> Register:
     """In the place of a lost register: its publication is rolled forward before anybody is answered with it."""
     found = Register(
@@ -422,6 +423,7 @@ def rebuilt(
         publication=publication,
         history=history,
         kept=kept,
+        retired=retired,
     )
     if publication is None or publication.lost:
         return found

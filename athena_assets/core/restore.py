@@ -56,16 +56,7 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float, may_be_retry:
             raise _overtaken(slot) from None  # what was found belongs to what another has published meanwhile
         raise
     key = keys.restore_manifest_key(slot.location, found.fence + 1, (yield from perform(DrawId())))
-    publication = replace(
-        kept.publication,
-        request=owner.request,
-        run=owner.run,
-        fence=found.fence + 1,
-        attempt=RESTORE,
-        manifest=key,
-        at=seen.date,
-        restored=kept.publication.fence,
-    )
+    publication = again(kept.publication, owner, fence=found.fence + 1, manifest=key, at=seen.date)
     manifest = Manifest(
         slot=str(slot),
         publication=publication,
@@ -91,6 +82,20 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float, may_be_retry:
     if not whole:
         raise _lost(slot)
     return publication
+
+
+def again(old: Publication, owner: Owner, *, fence: int, manifest: str, at: float) -> Publication:
+    """An old result as a publication of its own. `at` is S3's clock."""
+    return replace(
+        old,
+        request=owner.request,
+        run=owner.run,
+        fence=fence,
+        attempt=RESTORE,
+        manifest=manifest,
+        at=at,
+        restored=old.fence,
+    )
 
 
 @dataclass(frozen=True, slots=True)

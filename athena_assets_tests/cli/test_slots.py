@@ -279,7 +279,7 @@ def test_rebuild_says_first_what_it_would_write_and_then_writes_it(lake: Lake, c
     assert looked.status == 0
     assert "it is gone" in looked.out
     assert "00000001-01" in looked.out
-    assert "its files prove it" in looked.out
+    assert "it is proved" in looked.out
     assert "would be written (--write)" in looked.out
     assert lake.register(target.location) is None
     document = cli("rebuild", target.name, "--write", "--json").document
