@@ -264,7 +264,8 @@ class Caller:
             return staged
         try:
             yield from commit(tenure, status, staged)
-        except errors.LocationNotEmpty:
+        except (errors.LocationNotEmpty, errors.RegisterVanished):
+            # What lies there may be the result of a later owner, which our register can't know: then this is LeaseLost.
             yield from tenure.change(register.released)
             raise
         if tenure.register.state is State.PUBLISHING:

@@ -130,7 +130,7 @@ class Simulation:
         self.quiet = True
         weather = self.timeline.weather
         weather.rates.clear()
-        self.timeline.s3_back = self.timeline.athena_back = 0.0
+        self.timeline.s3_back = self.timeline.athena_back = self.timeline.glue_back = 0.0
         self.timeline.tell("the world", "nothing goes wrong from now on")
 
     def _last(self, partition: str) -> None:
