@@ -103,6 +103,7 @@ def commit(tenure: Tenure, status: QueryStatus, staged: tuple[ListedObject, ...]
 
     Raises:
         LocationNotEmpty: foreign objects appeared while the query ran; nothing was committed.
+        RegisterVanished: so did files of this slot, which its register does not know.
         LeaseLost: another owner holds the slot, or has already committed this very query.
     """
     slot, attempt, before = tenure.slot, tenure.register.current, tenure.register

@@ -265,7 +265,8 @@ class Caller:
         try:
             yield from commit(tenure, status, staged)
         except (errors.LocationNotEmpty, errors.RegisterVanished):
-            yield from tenure.change(register.released)  # or LeaseLost: what lies there is a later owner's result
+            # What lies there may be the result of a later owner, which our register can't know: then this is LeaseLost.
+            yield from tenure.change(register.released)
             raise
         if tenure.register.state is State.PUBLISHING:
             yield from project(tenure)

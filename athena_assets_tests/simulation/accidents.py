@@ -7,9 +7,10 @@ from dataclasses import replace
 from athena_assets.core import keys
 from athena_assets.core.effects import QueryState
 from athena_assets.core.location import Location
-from athena_assets.core.register import Mode
+from athena_assets.core.register import Mode, State
 from athena_assets_tests.simulation.timeline import Timeline
 from athena_assets_tests.simulation.weather import Trouble
+from athena_assets_tests.simulation.world import World
 
 DAY = 86_400.0
 
@@ -28,12 +29,16 @@ def strike(trouble: Trouble, timeline: Timeline, *, location: Location, mode: Mo
             timeline.s3_back = timeline.now + draw(1, 10 * lease)
         case Trouble.ATHENA_OUTAGE:
             timeline.athena_back = timeline.now + draw(1, 10 * lease)
+        case Trouble.GLUE_OUTAGE:
+            timeline.glue_back = timeline.now + draw(1, 10 * lease)
+        case Trouble.TABLE_CHANGED:
+            world.touch_tables()
         case Trouble.TOKENS_FORGOTTEN:
             world.tokens.clear()
         case Trouble.QUERIES_FORGOTTEN:
             for query in world.queries.values():
                 # In direct mode a query that runs on while nobody knows of it would write into the location.
-                if mode is Mode.STAGED or query.state is not QueryState.ACTIVE:
+                if mode is not Mode.DIRECT or query.state is not QueryState.ACTIVE:
                     world.queries[query.id] = replace(query, known=False)
         case Trouble.CANCELLED:
             for query in tuple(world.active()):
@@ -41,10 +46,33 @@ def strike(trouble: Trouble, timeline: Timeline, *, location: Location, mode: Mo
         case Trouble.UPSTREAM:
             world.upstream += 1
         case Trouble.STRANGER:
-            key = f"{location.prefix}strangers-{len(world.foreign)}"
+            # An attempt's directory, like its staging, is known to its query alone; a published one to everybody.
+            register = world.register(location)
+            published = None if register is None or register.publication is None else register.publication.directory
+            place = published if published is not None and timeline.toss() else location.prefix
+            key = f"{place}strangers-{len(world.foreign)}"
             world.intrude(key)
             timeline.at(draw(1, 10 * lease), lambda: world.leave(key))
         case Trouble.STAGING_LOST:
-            world.steal(keys.staging_root(location))
+            for prefix in _unfinished(world, location) if mode is Mode.POINTER else (keys.staging_root(location),):
+                world.steal(prefix)
         case Trouble.BACKUP_LOST:
-            world.steal(keys.backup_root(location))
+            for prefix in _kept(world, location) if mode is Mode.POINTER else (keys.backup_root(location),):
+                world.steal(prefix)
+
+
+def _unfinished(world: World, location: Location) -> tuple[str, ...]:
+    """Pointer mode: the directories whose result readers are not sent to yet."""
+    register = world.register(location)
+    if register is None:
+        return ()
+    if register.state is State.PUBLISHING and register.publication is not None:
+        directory = register.publication.directory
+        return () if directory is None else (directory,)
+    return () if register.attempt is None else tuple(each.staging for each in register.attempt.starts)
+
+
+def _kept(world: World, location: Location) -> tuple[str, ...]:
+    """Pointer mode: the directories of replaced results that are kept."""
+    register = world.register(location)
+    return () if register is None else tuple(each.backup for each in register.kept)

@@ -116,6 +116,8 @@ class Invariants:
             return
         if self.mode is Mode.DIRECT and register.state is not State.FREE:
             return  # it publishes into an empty location only: the files have been taken away
+        if publication.directory is not None and _stolen(world, publication.directory):
+            return
         visible = self._visible(world, publication.directory)
         if visible.keys() != {each.key for each in manifest.files} or sorted(visible.values()) != written(query):
             raise Violation("I8", f"readers find {visible} where {written(query)} are published")
@@ -127,9 +129,8 @@ class Invariants:
             return
         if register.state is State.FREE:
             for kept in register.kept:
-                found = sorted(held.body for key, held in world.objects.items() if key.startswith(kept.backup))
-                stolen = any(key.startswith(kept.backup) for key in world.stolen)
-                if not stolen and found != written(world.queries[kept.publication.query_id]):
+                found = sorted(self._visible(world, kept.backup).values())
+                if not _stolen(world, kept.backup) and found != written(world.queries[kept.publication.query_id]):
                     raise Violation("G1", f"{kept.backup} does not hold the files of fence {kept.publication.fence}")
         if self.mode is Mode.DIRECT:
             return
@@ -150,10 +151,9 @@ class Invariants:
         for pointer in world.tables.values():
             if pointer.slot != str(self.location) or pointer.location is None:
                 continue
-            found = sorted(
-                self._visible(world, pointer.location.removeprefix(f"s3://{self.location.bucket}/")).values()
-            )
-            if not any(found == written(world.queries[query]) for query in queries):
+            place = pointer.location.removeprefix(f"s3://{self.location.bucket}/")
+            found = sorted(self._visible(world, place).values())
+            if not _stolen(world, place) and not any(found == written(world.queries[query]) for query in queries):
                 raise Violation("I3", f"Glue sends readers to {pointer.location}, where they find {found}")
 
     def _visible(self, world: World, prefix: str | None = None) -> dict[str, bytes]:
@@ -196,6 +196,10 @@ class Invariants:
             and len(world.queries) != self.queries
         ):
             raise Violation("I1", f"{len(world.queries)} queries ran where {self.queries} should")
+
+
+def _stolen(world: World, prefix: str) -> bool:
+    return any(key.startswith(prefix) for key in world.stolen)
 
 
 def rows_once(bodies: list[bytes], *, mixed: bool) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 from athena_assets import errors
 from athena_assets.core import keys
+from athena_assets.core.location import Location
 from athena_assets.core.register import FailureKind, Mode, Publication
 from athena_assets.core.request import Published, Request, Reused, Skipped
 from athena_assets.core.target import OnConflict, Reuse
@@ -42,7 +43,7 @@ class Wish:
 
 
 class Ledger:
-    def __init__(self, world: World, mode: Mode, partitions: Sequence[str], troubles: Counter[Trouble]) -> None:
+    def __init__(self, world: World, mode: Mode, locations: Sequence[Location], troubles: Counter[Trouble]) -> None:
         self.counts: Counter[str] = Counter()
         self.wishes: dict[str, Wish] = {}
         self._world = world
@@ -53,8 +54,8 @@ class Ledger:
         self._versions: dict[str, int] = {}
         self._selects: dict[str, str] = {}
         self.slots = {
-            partition: Invariants(
-                location=load.location(partition),
+            location: Invariants(
+                location=location,
                 mode=mode,
                 requests=self._requests,
                 generations=self._generations,
@@ -63,7 +64,7 @@ class Ledger:
                 harmless=frozenset(),
                 versions=self._versions,
             )
-            for partition in partitions
+            for location in locations
         }
 
     def enter(self, wish: Wish) -> None:
@@ -90,9 +91,8 @@ class Ledger:
 
     def told(self, wish: Wish, began: int, outcome: Any) -> None:
         """A run of a wish has ended. `began`: the upstream version when this run began."""
-        assert wish.request.partition is not None
         wish.outcome = outcome
-        invariants = self.slots[wish.request.partition]
+        invariants = self.slots[wish.request.location]
         invariants.told(self._world, wish.name, outcome)
         if isinstance(outcome, errors.AthenaAssetsError):
             self.explain(wish.name, outcome, wish)
@@ -125,12 +125,12 @@ class Ledger:
         if version == load.UNKNOWN and finished and wish.request.reuse is not Reuse.ALWAYS:
             raise Violation("R1", f"{wish.name} got a finished result of nobody knows which version")
 
-    def restored(self, partition: str, request: str, publication: Publication) -> None:
+    def restored(self, location: Location, request: str, publication: Publication) -> None:
         """A restore has ended well."""
         self.counts["restored"] += 1
         if publication.request != request:
             raise Violation("I1", f"{request} was told of the publication of {publication.request}")
-        if (keys.slot_prefix(load.location(partition)), publication.fence) not in self._world.readable:
+        if (keys.slot_prefix(location), publication.fence) not in self._world.readable:
             raise Violation("I8", f"{request} was told of fence {publication.fence}, which nobody could read yet")
 
     def explain(self, name: str, error: BaseException, wish: Wish | None = None) -> None:
@@ -145,7 +145,7 @@ class Ledger:
                 # A target may be shorter of time than its queries. Whoever takes over one that was stopped for that
                 # finds it cancelled.
                 fine = True
-            case errors.NotKept() | errors.NotBlocked():
+            case errors.NotKept() | errors.NotBlocked() | errors.NothingPublished():
                 fine = wish is None
             case errors.LocationNotEmpty() | errors.DirtyLocation() if self._mode is Mode.DIRECT:
                 fine = True  # it publishes into an empty location only, and no failed query leaves that
@@ -176,7 +176,7 @@ class Ledger:
         registers = [world.register(each.location) for each in self.slots.values()]
         waiting = {each.attempt.token for each in registers if each is not None and each.attempt is not None}
         unused = [each.id for each in world.queries.values() if each.id not in spared and each.token not in waiting]
-        harmless = self._mode is Mode.STAGED and HARMLESS.issuperset(+self._troubles)
+        harmless = self._mode is not Mode.DIRECT and HARMLESS.issuperset(+self._troubles)
         if unused and harmless:
             raise Violation("I1", f"the queries {unused} ran for nothing, although nothing went wrong that costs any")
 
@@ -187,6 +187,16 @@ class Ledger:
             return
         if not fine:
             raise Violation("I4", f"{wish.name}, to whom nothing happened, ended with {wish.outcome!r}")
+        if self._world.glue:
+            self._sent_to_the_last(wish.request.location)
+
+    def _sent_to_the_last(self, location: Location) -> None:
+        register = self._world.register(location)
+        last = None if register is None else register.publication
+        assert last is not None
+        sent = [(each.location, each.fence) for each in self._world.tables.values() if each.slot == str(location)]
+        if (sent or last.files) and sent != [(f"s3://{location.bucket}/{last.directory}", last.fence)]:
+            raise Violation("I8", f"in the end Glue sends readers to {sent}, and fence {last.fence} is published")
 
     def _run_once(self, invariants: Invariants) -> None:
         """What can be reused is not run again by somebody who would have taken it."""

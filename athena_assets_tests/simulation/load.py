@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TypeVar
 
 from athena_assets.core.generation import UpstreamVersion, generation_fingerprint
 from athena_assets.core.location import Location
-from athena_assets.core.register import Mode
+from athena_assets.core.register import GRACE_SECONDS, Mode
 from athena_assets.core.request import Request
 from athena_assets.core.target import OnConflict, Reuse, Target, UpstreamTable
 from athena_assets_tests.simulation.weather import Chance
@@ -20,6 +21,24 @@ TABLE = UpstreamTable("sales", "orders")
 UNKNOWN = 0  # the number of an upstream version that nobody tells
 VERSIONS = range(1, 60)
 HOUR = 3600.0
+
+
+class Way(StrEnum):
+    """How the results of one schedule are published."""
+
+    STAGED = "staged"
+    DIRECT = "direct"
+    POINTER = "pointer"
+    TABLE = "pointer with a Glue table"
+    PARTITION = "pointer with Glue partitions"
+
+    @property
+    def mode(self) -> Mode:
+        return Mode(self.value) if self in (Way.STAGED, Way.DIRECT) else Mode.POINTER
+
+    @property
+    def glue(self) -> bool:
+        return self in (Way.TABLE, Way.PARTITION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,72 +64,82 @@ def pick(chance: Chance, *options: tuple[float, V]) -> V:
     return next(value for limit, value in options if drawn < limit)
 
 
-def draw_target(chance: Chance, mode: Mode, *, cleans: bool, glue: bool) -> Target:
-    """Two targets share the locations; their definitions differ, and so may what their callers want of them."""
-    return _target(
-        mode,
-        pick(chance, (0.8, 0), (1.0, 1)),
-        pick(
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A target, but for its slot.
+
+    Args:
+        variant: two definitions share the locations.
+        hasty: it waits for neither its query nor others for long.
+    """
+
+    way: Way
+    grace: float
+    variant: int = 0
+    on_conflict: OnConflict = OnConflict.JOIN
+    reuse: Reuse = Reuse.AUTO
+    keep: int = 1
+    retries: int = 2
+    hasty: bool = False
+    cleans: bool = False
+
+
+def draw_wanted(chance: Chance, way: Way, grace: float, *, cleans: bool) -> Wanted:
+    return Wanted(
+        way,
+        grace,
+        variant=pick(chance, (0.8, 0), (1.0, 1)),
+        on_conflict=pick(
             chance,
             (0.7, OnConflict.JOIN),
             (0.8, OnConflict.QUEUE),
             (0.9, OnConflict.SKIP),
             (1.0, OnConflict.FAIL),
         ),
-        pick(chance, (0.8, Reuse.AUTO), (0.9, Reuse.ALWAYS), (1.0, Reuse.NEVER)),
-        pick(chance, (0.5, 1), (0.75, 0), (1.0, 2)),
-        pick(chance, (0.5, 2), (0.75, 1), (1.0, 0)),
-        pick(chance, (0.9, False), (1.0, True)),
-        cleans,
-        glue,
+        reuse=pick(chance, (0.8, Reuse.AUTO), (0.9, Reuse.ALWAYS), (1.0, Reuse.NEVER)),
+        keep=pick(chance, (0.5, 1), (0.75, 0), (1.0, 2)),
+        retries=pick(chance, (0.5, 2), (0.75, 1), (1.0, 0)),
+        hasty=pick(chance, (0.9, False), (1.0, True)),
+        cleans=cleans,
     )
 
 
 @functools.cache
-def _target(
-    mode: Mode,
-    variant: int,
-    policy: OnConflict,
-    reuse: Reuse,
-    keep: int,
-    retries: int,
-    hasty: bool,
-    cleans: bool,
-    glue: bool,
-) -> Target:
+def target(wanted: Wanted, partition: str) -> Target:
+    """A table of its own for each slot needs a target of its own for each."""
+    value = partition if wanted.way is Way.TABLE else "${partition}"
+    where = f"'{partition}'" if wanted.way is Way.TABLE else "${partition}"
     return Target(
-        name=f"daily_{variant}",
-        query=f"SELECT n, {variant} FROM sales.orders WHERE day = ${{partition}}",
-        location="s3://lake/marts/daily/day=${partition}",
-        on_conflict=policy,
-        reuse=reuse,
-        mode=mode,
-        keep_previous=keep,
-        retries=retries,
-        timeout=40.0 if hasty else HOUR,
-        wait_timeout=60.0 if hasty else 6 * HOUR,
-        clean_after_failure=cleans,
-        glue_table="marts.daily" if glue else None,
+        name=f"daily_{wanted.variant}",
+        query=f"SELECT n, {wanted.variant} FROM sales.orders WHERE day = {where}",
+        location=f"s3://lake/marts/daily/day={value}",
+        on_conflict=wanted.on_conflict,
+        reuse=wanted.reuse,
+        mode=wanted.way.mode,
+        keep_previous=wanted.keep,
+        retries=wanted.retries,
+        timeout=40.0 if wanted.hasty else HOUR,
+        wait_timeout=60.0 if wanted.hasty else 6 * HOUR,
+        clean_after_failure=wanted.cleans,
+        glue_table={Way.TABLE: f"marts.daily_{partition}", Way.PARTITION: "marts.daily"}.get(wanted.way),
+        grace_period=wanted.grace if wanted.way.mode is Mode.POINTER else GRACE_SECONDS,
     )
-
-
-def last_target(mode: Mode, *, glue: bool = False) -> Target:
-    """What is asked for when all is over: by a caller that nothing hurries."""
-    return _target(mode, 0, OnConflict.JOIN, Reuse.AUTO, 1, 2, False, False, glue)
 
 
 @functools.cache
 def location(partition: str) -> Location:
-    return last_target(Mode.STAGED).location_for(partition)
+    return Location("lake", f"marts/daily/day={partition}/")
 
 
-def request(name: str, target: Target, partition: str, lease: float, *, force: bool = False) -> Request:
+def request(name: str, wanted: Wanted, partition: str, lease: float, *, force: bool = False) -> Request:
+    made = target(wanted, partition)
+    value = partition if made.partitioned else None
     return Request(
         id=name,
-        target=target,
-        location=location(partition),
-        query=target.query_for(partition),
-        partition=partition,
+        target=made,
+        location=made.location_for(value),
+        query=made.query_for(value),
+        partition=value,
         upstreams=(TABLE,),
         given=(),
         deterministic=True,

@@ -16,6 +16,7 @@ _SILENCE = frozenset(
         Trouble.CONFLICT,
         Trouble.S3_OUTAGE,
         Trouble.ATHENA_OUTAGE,
+        Trouble.GLUE_OUTAGE,
     }
 )
 
@@ -24,7 +25,7 @@ REASONS: Mapping[type[errors.AthenaAssetsError], frozenset[Trouble]] = {
     errors.ServiceUnavailable: _SILENCE,
     errors.AccessDenied: frozenset({Trouble.DENIED, Trouble.REFUSED}),
     errors.LocationNotEmpty: frozenset({Trouble.STRANGER}),
-    errors.PublicationLost: frozenset({Trouble.STAGING_LOST, Trouble.BACKUP_LOST}),
+    errors.PublicationLost: frozenset({Trouble.STAGING_LOST, Trouble.BACKUP_LOST, Trouble.STRANGER}),
     # A stranger's object at a direct location: Athena refuses the query.
     errors.QueryUserError: frozenset({Trouble.USER_ERROR, Trouble.REJECTED, Trouble.STRANGER}),
     errors.QueryThrottled: frozenset({Trouble.THROTTLED}),

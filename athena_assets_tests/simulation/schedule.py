@@ -9,25 +9,26 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from athena_assets import errors
 from athena_assets.core.abandon import abandon
 from athena_assets.core.collect import collect
-from athena_assets.core.effects import Effects, ListObjects, ObjectRead, ReadObject, perform
+from athena_assets.core.effects import Effects
 from athena_assets.core.protocol import Caller
 from athena_assets.core.register import Mode, Owner, State
 from athena_assets.core.request import Outcome
 from athena_assets.core.restore import restore
 from athena_assets.core.scrub import ScrubReport, repair, scrub
 from athena_assets.core.slot import Slot
-from athena_assets.core.target import Target
 from athena_assets_tests.simulation import load
 from athena_assets_tests.simulation.accidents import strike
-from athena_assets_tests.simulation.invariants import Violation, rows_once
+from athena_assets_tests.simulation.invariants import Violation, rows_once, written
 from athena_assets_tests.simulation.ledger import Ledger, Wish
-from athena_assets_tests.simulation.load import Size
+from athena_assets_tests.simulation.load import Size, Wanted, Way
+from athena_assets_tests.simulation.readers import read_by_glue, read_by_manifest, read_location
 from athena_assets_tests.simulation.timeline import Process, Protocol, Task, Timeline
 from athena_assets_tests.simulation.weather import Chance, Trouble, draw_weather
 from athena_assets_tests.simulation.words import say
@@ -38,34 +39,43 @@ TOLD = 80  # last steps in the story of a violation
 
 # In direct mode a query that the register has given up may still write into the location, and no condition can stop it:
 # the promise holds as long as Athena remembers tokens and queries, and does not refuse what it has accepted.
-UNPROMISED = {
-    Mode.STAGED: frozenset[Trouble](),
-    # Nothing lies in staging there, and what is kept is where it was published.
-    Mode.POINTER: frozenset({Trouble.STAGING_LOST, Trouble.BACKUP_LOST}),
-    Mode.DIRECT: frozenset({Trouble.TOKENS_FORGOTTEN, Trouble.REJECTED, Trouble.STAGING_LOST, Trouble.BACKUP_LOST}),
+# With partitions S3's clock must not make a grace period shorter than a call may be late.
+_GLUE = frozenset({Trouble.GLUE_OUTAGE, Trouble.TABLE_CHANGED})
+EXCLUDED = {
+    Way.STAGED: _GLUE,
+    Way.DIRECT: _GLUE | {Trouble.TOKENS_FORGOTTEN, Trouble.REJECTED, Trouble.STAGING_LOST, Trouble.BACKUP_LOST},
+    Way.POINTER: _GLUE,
+    Way.TABLE: frozenset[Trouble](),
+    Way.PARTITION: frozenset({Trouble.S3_CLOCK_STEP}),
 }
+LATEST = 16  # lease durations between a look at Glue and the latest effect of what it led to
 
 
 class Simulation:
     """One schedule. Everything that is drawn comes from `chance`."""
 
-    def __init__(self, chance: Chance, mode: Mode, size: Size | None = None) -> None:
+    def __init__(self, chance: Chance, way: Way, size: Size | None = None) -> None:
         self.chance = chance
-        self.mode = mode
+        self.way = way
+        self.mode = way.mode
         self.size = size or load.draw_size(chance)
         self.lease = load.pick(chance, (0.5, 20.0), (0.75, 5.0), (1.0, 60.0))
-        self.world = World(files_per_query=load.pick(chance, (0.5, 2), (0.8, 1), (1.0, 3)))
-        weather = draw_weather(chance, UNPROMISED[mode])
+        self.world = World(files_per_query=load.pick(chance, (0.5, 2), (0.8, 1), (1.0, 3)), glue=way.glue)
+        late = (LATEST + 4) * self.lease
+        grace = late if way is Way.PARTITION else load.pick(chance, (0.4, 30.0), (0.7, 0.0), (1.0, late))
+        self.readers_time = grace - (LATEST * self.lease if way is Way.PARTITION else 0.0) - 1.0  # S3 counts seconds
+        self.patient = Wanted(way, grace)
+        weather = draw_weather(chance, EXCLUDED[way])
         # In direct mode what a query left can't be told from what a stranger left: whoever lets it be cleaned up must
         # keep strangers away.
         strangers = Trouble.STRANGER in weather.times
-        self.cleans = mode is Mode.DIRECT and not strangers and chance.random() < 0.5
-        self.glue = mode is Mode.POINTER and chance.random() < 0.7
+        self.cleans = way is Way.DIRECT and not strangers and chance.random() < 0.5
         self.quiet = False
         self.timeline = Timeline(chance, self.world, weather, self.lease, lambda key: self.ledger.changed(key))
         self._number = itertools.count(1)
         self.partitions = [str(number) for number in range(1, self.size.slots + 1)]
-        self.ledger = Ledger(self.world, mode, self.partitions, self.timeline.counts)
+        locations = [load.location(partition) for partition in self.partitions]
+        self.ledger = Ledger(self.world, self.mode, locations, self.timeline.counts)
         self.world.intrude("marts/daily/day=1_old/rows")  # a sibling whose name begins with a slot's
 
     # --- the schedule ------------------------------------------------------------------------------------------------
@@ -120,17 +130,20 @@ class Simulation:
         self.quiet = True
         weather = self.timeline.weather
         weather.rates.clear()
-        self.timeline.s3_back = self.timeline.athena_back = 0.0
+        self.timeline.s3_back = self.timeline.athena_back = self.timeline.glue_back = 0.0
         self.timeline.tell("the world", "nothing goes wrong from now on")
 
     def _last(self, partition: str) -> None:
         """From whatever is left, a caller to whom nothing happens gets a result."""
-        wish = self._wish("last", partition, load.last_target(self.mode, glue=self.glue))
+        wish = self._wish("last", partition, self.patient)
         self._drain()
         if self._state(partition) is State.BLOCKED:  # by what was left, which only a person may delete
             self._repair(partition)
             self._drain()
-            wish = self._wish("last", partition, load.last_target(self.mode, glue=self.glue))
+            wish = self._wish("last", partition, self.patient)
+            self._drain()
+        if self.way is Way.PARTITION:  # of which Glue can't tell that a late call is too late
+            self._repair(partition)
             self._drain()
         self.ledger.last(wish)
 
@@ -139,35 +152,35 @@ class Simulation:
     def _partition(self) -> str:
         return self.partitions[int(self.chance.random() * len(self.partitions))]
 
-    def _target(self) -> Target:
-        return load.draw_target(self.chance, self.mode, cleans=self.cleans, glue=self.glue)
+    def _wanted(self) -> Wanted:
+        return load.draw_wanted(self.chance, self.way, self.patient.grace, cleans=self.cleans)
 
     def _single(self) -> None:
-        self._wish("single", self._partition(), self._target())
+        self._wish("single", self._partition(), self._wanted())
 
     def _sensors(self) -> None:
         """The upstream table has changed, and every sensor that watches it asks."""
-        if self.mode is Mode.STAGED or not self.world.queries:
+        if self.mode is not Mode.DIRECT or not self.world.queries:
             self.world.upstream += 1
             self.timeline.tell("the upstream table", f"is at v{self.world.upstream}")
         partition = self._partition()
         for _ in range(1 + int(self.chance.random() * 4)):
             delay = self.timeline.draw(0, 20)
-            self._wish("sensor", partition, self._target(), delay=delay)
+            self._wish("sensor", partition, self._wanted(), delay=delay)
 
     def _backfill(self) -> None:
         """One process publishes every slot."""
         process = self.timeline.process(f"backfill {next(self._number)}")
-        target = self._target()
+        wanted = self._wanted()
         for partition in self.partitions:
-            self._wish("backfill", partition, target, process=process)
+            self._wish("backfill", partition, wanted, process=process)
 
     def _wish(
-        self, kind: str, partition: str, target: Target, *, delay: float = 0.0, process: Process | None = None
+        self, kind: str, partition: str, wanted: Wanted, *, delay: float = 0.0, process: Process | None = None
     ) -> Wish:
         force = not self.quiet and self.chance.random() > 0.9
         return self._enter(
-            Wish(load.request(f"{kind}-{next(self._number)}", target, partition, self.lease, force=force), kind),
+            Wish(load.request(f"{kind}-{next(self._number)}", wanted, partition, self.lease, force=force), kind),
             delay,
             process,
         )
@@ -181,7 +194,8 @@ class Simulation:
 
     def _try(self, wish: Wish, delay: float, process: Process | None = None, *, take_over: bool = False) -> None:
         process = process or self.timeline.process(wish.request.id)
-        caller = Caller(wish.request, process.name, 1, take_over=take_over)
+        request = replace(wish.request, may_be_retry=wish.runs > 0)
+        caller = Caller(request, process.name, 1, take_over=take_over)
         wish.runs += 1
         began = self.world.upstream
 
@@ -234,22 +248,37 @@ class Simulation:
         self.timeline.run(Task(name, self.timeline.process(name), steps, told))
 
     def _read(self) -> None:
-        location = load.location(self._partition())
+        partition = self._partition()
+        slot = self._slot(partition, "reader")
+        if self.mode is not Mode.POINTER:
+            self._chore(
+                "read", read_location(slot, self.world), lambda rows: rows_once(rows, mixed=self.way is Way.DIRECT)
+            )
+            return
+        began = 0.0
+        s3_clock = 0.0
 
-        def reader() -> Effects[list[bytes]]:
-            found = []
-            listing = yield from perform(ListObjects(location.prefix))
-            for each in listing if isinstance(listing, tuple) else ():
-                answer = yield from perform(ReadObject(each.key))
-                if isinstance(answer, ObjectRead) and each.key not in self.world.foreign:
-                    found.append(answer.body)
-            return found
+        def reader() -> Effects[tuple[str, list[bytes]] | None]:
+            nonlocal began, s3_clock
+            began, s3_clock = self.timeline.now, self.timeline.s3_clock
+            table = load.target(self.patient, partition).publish_settings(partition).glue
+            return (yield from read_by_manifest(slot) if table is None else read_by_glue(slot, table, self.world))
 
-        self._chore("read", reader(), lambda found: rows_once(found, mixed=self.mode is not Mode.STAGED))
+        def ended(found: tuple[str, list[bytes]]) -> None:
+            query, rows = self.world.queries[found[0]], found[1]
+            if self.timeline.now - began > self.readers_time or s3_clock != self.timeline.s3_clock:
+                self.ledger.counts["read for longer than the grace period"] += 1
+            elif not any(key.startswith(query.parameters.staging) for key in self.world.stolen):
+                self.ledger.counts["read, whole"] += 1
+                if sorted(rows) != written(query):
+                    raise Violation("I3", f"a reader of query {query.id} found {sorted(rows)}")
+
+        self._chore("read", reader(), ended)
 
     def _collect(self) -> None:
         def ended(garbage: Any) -> None:
             self.ledger.counts["objects collected"] += len(garbage.objects)
+            self.ledger.counts["objects in directories collected"] += len(garbage.directories)
 
         self._chore("collect", collect(self._slot(self._partition(), "collect"), delete=True), ended)
 
@@ -271,7 +300,7 @@ class Simulation:
         def again() -> None:
             owner = Owner(f"{next(self._number):08x}", "host", 1, request)
             steps = restore(self._slot(partition, request), fence=fence, owner=owner, lease=self.lease)
-            self._chore("restore", steps, lambda found: self.ledger.restored(partition, request, found))
+            self._chore("restore", steps, lambda found: self.ledger.restored(load.location(partition), request, found))
 
         again()
         if self.chance.random() > 0.5:
@@ -293,9 +322,7 @@ class Simulation:
         if self._state(partition) is State.BLOCKED:
             self._repair(partition)
         elif self._state(partition) not in (None, State.FREE):
-            wish = load.request(
-                f"takeover-{next(self._number)}", load.last_target(self.mode, glue=self.glue), partition, self.lease
-            )
+            wish = load.request(f"takeover-{next(self._number)}", self.patient, partition, self.lease)
             self._enter(Wish(wish, "takeover"), take_over=True)
 
     # --- what happened -----------------------------------------------------------------------------------------------

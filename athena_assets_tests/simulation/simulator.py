@@ -14,20 +14,19 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from athena_assets.core.register import Mode
 from athena_assets_tests.simulation.invariants import Violation
-from athena_assets_tests.simulation.load import Size
+from athena_assets_tests.simulation.load import Size, Way
 from athena_assets_tests.simulation.schedule import Simulation
 from athena_assets_tests.simulation.weather import Chance, Trouble
 
 
-def simulate(chance: Chance, mode: Mode = Mode.STAGED, size: Size | None = None) -> Simulation:
+def simulate(chance: Chance, way: Way = Way.STAGED, size: Size | None = None) -> Simulation:
     """One schedule, all of whose decisions come from `chance`.
 
     Raises:
         Violation: a promise was broken.
     """
-    simulation = Simulation(chance, mode, size)
+    simulation = Simulation(chance, way, size)
     simulation.run()
     return simulation
 
@@ -36,7 +35,7 @@ def simulate(chance: Chance, mode: Mode = Mode.STAGED, size: Size | None = None)
 class Report:
     """What has run."""
 
-    mode: Mode
+    way: Way
     schedules: int = 0
     steps: int = 0
     counts: Counter[str] = field(default_factory=Counter)
@@ -46,28 +45,29 @@ class Report:
         self.schedules += 1
         self.steps += len(simulation.timeline.story)
         self.counts.update(simulation.ledger.counts)
+        self.counts.update(simulation.timeline.calls)
         self.troubles.update(simulation.timeline.counts)
 
     def __str__(self) -> str:
-        lines = [f"{self.mode}: {self.schedules} schedules, {self.steps} steps"]
+        lines = [f"{self.way}: {self.schedules} schedules, {self.steps} steps"]
         for title, counted in (("what happened", self.counts), ("troubles", self.troubles)):
             lines.append(f"{title}:")
             lines += [f"  {times:8}  {name}" for name, times in sorted(counted.items())]
         return "\n".join(lines)
 
 
-def run(mode: Mode, seeds: range, size: Size | None = None) -> Report:
+def run(way: Way, seeds: range, size: Size | None = None) -> Report:
     """The schedules of these seeds.
 
     Raises:
         Violation: with its seed as a note.
     """
-    report = Report(mode)
+    report = Report(way)
     for seed in seeds:
         try:
-            report.add(simulate(random.Random(seed), mode, size))
+            report.add(simulate(random.Random(seed), way, size))
         except Exception as error:
-            error.add_note(f"seed {seed}, mode {mode}")
+            error.add_note(f"seed {seed}, {way}")
             raise
     return report
 
@@ -76,11 +76,11 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="simulator", description="Random histories of the protocol.")
     parser.add_argument("--seed", type=int, default=1, help="of the first schedule")
     parser.add_argument("--schedules", type=int, default=1000)
-    parser.add_argument("--mode", type=Mode, choices=list(Mode), default=Mode.STAGED)
+    parser.add_argument("--way", type=Way, choices=list(Way), default=Way.STAGED, help="of publishing")
     chosen = parser.parse_args(arguments)
     began = time.monotonic()
     try:
-        report = run(chosen.mode, range(chosen.seed, chosen.seed + chosen.schedules))
+        report = run(chosen.way, range(chosen.seed, chosen.seed + chosen.schedules))
     except Violation as violation:
         sys.stdout.write("\n".join([f"VIOLATION {violation}", *violation.__notes__, ""]))
         return 1

@@ -106,6 +106,18 @@ def test_whenever_an_owner_dies_cleaning_up_after_it_deletes_no_published_file()
         assert story.world.listing(LOCATION.prefix) == published
 
 
+def test_owner_that_another_has_superseded_before_its_commit_returns_what_that_one_published() -> None:
+    """It found files of its own slot that its register did not know, and held the register for lost."""
+    story = Story()
+    owner = Caller(request("owner", target()), "host", 1).publish()
+    story.until(owner, effects.ReadUri)
+    story.until(owner, effects.ListObjects)  # of its staging
+    story.until(owner, effects.ListObjects)  # of the location, for its plan
+    published = story.end(Caller(request("other", target()), "host", 2, take_over=True).publish())
+    assert story.end(owner).publication == published.publication
+    assert len(story.world.queries) == len(story.world.commits) == 1
+
+
 def test_what_another_owner_writes_into_a_direct_location_meanwhile_is_joined_not_refused() -> None:
     story = Story()
     late, owner = caller("late"), caller("owner")

@@ -10,14 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from athena_assets.core.register import Mode
-from athena_assets_tests.simulation.load import LONG, SHORT
-from athena_assets_tests.simulation.schedule import UNPROMISED
+from athena_assets_tests.simulation.load import LONG, SHORT, Way
+from athena_assets_tests.simulation.schedule import EXCLUDED
 from athena_assets_tests.simulation.simulator import Report, run, simulate
 from athena_assets_tests.simulation.weather import Trouble
 
 CHUNK = 500  # schedules; long enough for everything to happen in each
-CHUNKS = {Mode.STAGED: 12, Mode.POINTER: 4, Mode.DIRECT: 4}  # 10,000 schedules
+CHUNKS = {Way.STAGED: 6, Way.DIRECT: 3, Way.POINTER: 3, Way.TABLE: 4, Way.PARTITION: 4}  # 10,000 schedules
 
 HAPPENED = (
     *("publications", "single", "sensor", "backfill", "takeover", "force", "retry after a crash"),
@@ -25,42 +24,52 @@ HAPPENED = (
     *("reuse auto", "reuse always", "reuse never", "read", "collect", "scrub", "scrub found it clean"),
     *("published", "published, adopted", "reused", "reused, joined", "skipped", "SlotBusy", "AccessDenied"),
 )
-IN_MODE = {
-    Mode.STAGED: ("restore", "restored", "objects collected", "published, superseded", "PublicationLost"),
-    Mode.POINTER: ("restore", "restored", "objects collected", "published, superseded"),
-    Mode.DIRECT: ("repair", "DirtyLocation", "MixedLocation"),
+_REPLACING = ("restore", "restored", "objects collected", "published, superseded", "PublicationLost")
+_POINTER = (*_REPLACING, "ResultInvalid", "read, whole", "objects in directories collected")
+_GLUE = tuple(
+    f"MovePointer: {trouble}"
+    for trouble in (Trouble.LOST, Trouble.LATE, Trouble.UNSENT, Trouble.CONFLICT, Trouble.REFUSED, Trouble.PAUSED)
+)
+IN_WAY = {
+    Way.STAGED: _REPLACING,
+    Way.DIRECT: ("repair", "DirtyLocation", "MixedLocation"),
+    Way.POINTER: _POINTER,
+    Way.TABLE: (*_POINTER, *_GLUE),
+    Way.PARTITION: (*_POINTER, *_GLUE),
 }
 
 
 def check_everything_happened(report: Report) -> None:
     """A simulation that exercises nothing must fail."""
-    missing = [kind for kind in (*HAPPENED, *IN_MODE[report.mode]) if not report.counts[kind]]
-    missing += [trouble for trouble in set(Trouble) - UNPROMISED[report.mode] if not report.troubles[trouble]]
+    missing = [kind for kind in (*HAPPENED, *IN_WAY[report.way]) if not report.counts[kind]]
+    missing += [trouble for trouble in set(Trouble) - EXCLUDED[report.way] if not report.troubles[trouble]]
     assert not missing, str(report)
 
 
-@pytest.mark.parametrize(("mode", "schedules"), [(Mode.STAGED, 200), (Mode.POINTER, 150), (Mode.DIRECT, 150)])
-def test_short_random_histories_keep_every_promise(mode: Mode, schedules: int) -> None:
-    report = run(mode, range(schedules), SHORT)
+@pytest.mark.parametrize(
+    ("way", "schedules"), [(Way.STAGED, 100), (Way.DIRECT, 60), (Way.POINTER, 60), (Way.TABLE, 60), (Way.PARTITION, 60)]
+)
+def test_short_random_histories_keep_every_promise(way: Way, schedules: int) -> None:
+    report = run(way, range(schedules), SHORT)
     assert report.counts["publications"] > schedules
-    assert set(Trouble) - UNPROMISED[mode] == set(report.troubles)
+    assert set(Trouble) - EXCLUDED[way] == set(report.troubles)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    ("mode", "chunk"), [pytest.param(mode, chunk) for mode, chunks in CHUNKS.items() for chunk in range(chunks)]
+    ("way", "chunk"), [pytest.param(way, chunk) for way, chunks in CHUNKS.items() for chunk in range(chunks)]
 )
-def test_ten_thousand_random_histories_keep_every_promise(mode: Mode, chunk: int) -> None:
+def test_ten_thousand_random_histories_keep_every_promise(way: Way, chunk: int) -> None:
     first = 1000 + chunk * CHUNK
-    check_everything_happened(run(mode, range(first, first + CHUNK)))
+    check_everything_happened(run(way, range(first, first + CHUNK)))
 
 
-@pytest.mark.parametrize("mode", CHUNKS)
+@pytest.mark.parametrize("way", list(Way))
 @settings(max_examples=20, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
-def test_no_history_that_hypothesis_finds_breaks_a_promise(mode: Mode, chance: random.Random) -> None:
-    simulate(chance, mode, SHORT)
+def test_no_history_that_hypothesis_finds_breaks_a_promise(way: Way, chance: random.Random) -> None:
+    simulate(chance, way, SHORT)
 
 
 def test_a_seed_replays_exactly_in_another_process() -> None:

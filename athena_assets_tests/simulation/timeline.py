@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import itertools
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -23,11 +23,13 @@ from athena_assets_tests.simulation.weather import AT_QUERY, Chance, Trouble, We
 from athena_assets_tests.simulation.world import STRANGE_KEY, World
 
 Protocol = Generator[Effect[Any], Any, Any]
-
 Reply = Callable[[Any], None]
+"""Takes the answer to an effect."""
 
 ATHENA = (effects.StartQuery, effects.PollQuery, effects.StopQuery)
+GLUE = (effects.ReadPointer, effects.MovePointer)
 CHANGES = (effects.WriteObject, effects.CopyObject, effects.DeleteObject, effects.MovePointer)
+APART = 0.3  # seconds between the first and the last of what is sent side by side
 TIMEOUT = 10.0  # seconds until an SDK gives a call up
 CLEAN_UP = 3.0  # seconds that an interrupted process has left
 
@@ -74,11 +76,13 @@ class Timeline:
         self.world = world
         self.weather = weather
         self.counts: Counter[Trouble] = Counter()
+        self.calls: Counter[str] = Counter()  # troubles by the effect that they struck
         self.story: list[tuple[float, str, Any, Any]] = []
         self.processes: list[Process] = []
         self.s3_clock = 0.0  # how far S3's clock is ahead
         self.s3_back = 0.0  # when the outage ends
         self.athena_back = 0.0
+        self.glue_back = 0.0
         self._chance = chance
         self._slow = slow
         self._changed = changed
@@ -150,12 +154,19 @@ class Timeline:
             process.clock -= length
         return length
 
-    def _resume(self, task: Task, answer: Any) -> None:
+    def _awake(self, task: Task, act: Callable[[], None]) -> None:
+        """Lets a process act once it is not frozen; not if it is dead by then."""
         if not task.alive:
             return
         if task.process.frozen_until > self.now:
-            self.at(task.process.frozen_until - self.now, lambda: self._resume(task, answer))
-            return
+            self.at(task.process.frozen_until - self.now, lambda: self._awake(task, act))
+        else:
+            act()
+
+    def _resume(self, task: Task, answer: Any) -> None:
+        self._awake(task, lambda: self._step(task, answer))
+
+    def _step(self, task: Task, answer: Any) -> None:
         try:
             effect = task.steps.throw(answer) if isinstance(answer, Exception) else task.steps.send(answer)
             while (told := self._private(task, effect)) is not None:
@@ -165,7 +176,11 @@ class Timeline:
         except (errors.AthenaAssetsError, AssertionError) as error:
             self._end(task, error)
         else:
-            self._perform(task, effect)
+            reply = partial(self._resume, task)
+            if isinstance(effect, effects.AtOnce):
+                self._side_by_side(task, effect.effects, reply)
+            else:
+                self._perform(task, effect, reply)
 
     def _end(self, task: Task, outcome: Any) -> None:
         task.alive = False
@@ -190,94 +205,97 @@ class Timeline:
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
-    def _perform(self, task: Task, effect: Effect[Any]) -> None:
-        """Sends an effect, and sees to it that its answer comes; or not."""
-        if isinstance(effect, effects.AtOnce):
-            self._perform_at_once(task, effect.effects)
-        else:
-            self._perform_one(task, effect, lambda answer: self._resume(task, answer))
-
-    def _perform_at_once(self, task: Task, parts: Sequence[Effect[Any]]) -> None:
-        """Each has a fate of its own; the caller waits for all."""
+    def _side_by_side(self, task: Task, parts: tuple[Effect[Any], ...], reply: Reply) -> None:
+        """Each part has its own fate, and is not begun any more by a dead process; the reply waits for all of them."""
         answers: dict[int, Any] = {}
 
-        def answered(number: int, answer: Any) -> None:
-            answers[number] = answer
+        def answered(place: int, answer: Any) -> None:
+            answers[place] = answer
             if len(answers) == len(parts):
-                raised = next((each for each in answers.values() if isinstance(each, Exception)), None)
-                self._resume(task, raised or tuple(answers[each] for each in range(len(parts))))
+                ordered = [answers[each] for each in range(len(parts))]
+                reply(next((each for each in ordered if isinstance(each, Exception)), tuple(ordered)))
 
-        for number, effect in enumerate(parts):
-            self._perform_one(task, effect, partial(answered, number))
+        def begin(place: int) -> None:
+            self._awake(task, lambda: self._perform(task, parts[place], partial(answered, place)))
 
-    def _perform_one(self, task: Task, effect: Effect[Any], reply: Reply) -> None:
+        for place in range(len(parts)):
+            self.at(self.draw(0, APART), partial(begin, place))
+
+    def _perform(self, task: Task, effect: Effect[Any], reply: Reply) -> None:
+        """Sends an effect, and sees to it that its answer comes; or not."""
         trouble = self.weather.at_call(effect, self._chance)
         if trouble is not None:
             self.counts[trouble] += 1
+            self.calls[f"{type(effect).__name__}: {trouble}"] += 1
             self.tell(task.name, effect, trouble)
-        back = self.athena_back if isinstance(effect, ATHENA) else self.s3_back
         if isinstance(effect, effects.Sleep):
-            self._sleep(task, effect, reply, trouble)
+            self._sleep(task, effect, trouble, reply)
             return
+        back = self.s3_back
+        if isinstance(effect, ATHENA):
+            back = self.athena_back
+        elif isinstance(effect, GLUE):
+            back = self.glue_back
         if back > self.now and not isinstance(effect, effects.CountRows | effects.ResolveUpstreams):
             self.tell(task.name, effect, "outage")
             if isinstance(effect, CHANGES) and self._chance.random() > 0.7:
-                self._send(task, effect, self.draw(0, TIMEOUT))
-            self._reply(reply, effects.Unanswered("the service is not available"), self.draw(1, TIMEOUT))
+                self._send(task, effect, reply, self.draw(0, TIMEOUT))
+            self._answer(reply, effects.Unanswered("the service is not available"), self.draw(1, TIMEOUT))
             return
-        self._call(task, effect, reply, trouble)
+        self._call(task, effect, trouble, reply)
 
-    def _sleep(self, task: Task, effect: effects.Sleep, reply: Reply, trouble: Trouble | None) -> None:
+    def _sleep(self, task: Task, effect: effects.Sleep, trouble: Trouble | None, reply: Reply) -> None:
         delay = effect.seconds
         if trouble in (Trouble.KILLED, Trouble.INTERRUPTED):
             self._strike_down(task.process, trouble, self._chance.random() * delay)
         elif trouble in (Trouble.PAUSED, Trouble.SUSPENDED):
             self._freeze(task.process, suspended=trouble is Trouble.SUSPENDED)
-        self.at(delay, lambda: reply(None))
+        self._answer(reply, None, delay)
 
-    def _call(self, task: Task, effect: Effect[Any], reply: Reply, trouble: Trouble | None) -> None:
+    def _call(self, task: Task, effect: Effect[Any], trouble: Trouble | None, reply: Reply) -> None:
+        send, answer = partial(self._send, task, effect, reply), partial(self._answer, reply)
         sent = self.draw(0.005, 0.5)
         silent = effects.Unanswered(str(trouble))
         match trouble:
             case None:
-                self._send(task, effect, sent, reply=reply, after=sent)
+                send(sent, answer_after=sent)
             case Trouble.KILLED | Trouble.INTERRUPTED:
                 before = self._chance.random() < 0.3
                 if not before:
-                    self._send(task, effect, sent, reply=reply, after=sent)
+                    send(sent, answer_after=sent)
                 self._strike_down(task.process, trouble, 0.0 if before else self._chance.random() * 3 * sent)
             case Trouble.PAUSED | Trouble.SUSPENDED:
                 length = self._freeze(task.process, suspended=trouble is Trouble.SUSPENDED)
                 if self.toss():
                     sent += length  # it sat between the check and the send
-                self._send(task, effect, sent, reply=reply, after=sent)
+                send(sent, answer_after=sent)
             case Trouble.DENIED:
                 why = errors.AccessDenied(
                     task.name, "the credentials have expired.", not_done="Nothing.", next_step="Renew them."
                 )
-                self._reply(reply, why, sent)
+                answer(why, sent)
             case Trouble.REFUSED:
-                self._reply(reply, effects.Refused(403, "AccessDenied"), sent)
+                answer(effects.Refused(403, "AccessDenied"), sent)
             case Trouble.CONFLICT:
-                self._reply(reply, effects.Refused(409, "ConditionalRequestConflict"), sent)
+                answer(effects.Refused(409, "conflict"), sent)
             case Trouble.REJECTED:
-                self._reply(reply, effects.StartRejected("the statement is refused"), sent)
+                answer(effects.StartRejected("the statement is refused"), sent)
             case Trouble.THROTTLED if isinstance(effect, effects.StartQuery):
-                self._reply(reply, effects.StartThrottled("TooManyRequestsException"), sent)
+                answer(effects.StartThrottled("TooManyRequestsException"), sent)
             case Trouble.THROTTLED | Trouble.UNSENT:
-                self._reply(reply, silent, sent if trouble is Trouble.THROTTLED else self.draw(1, TIMEOUT))
+                answer(silent, sent if trouble is Trouble.THROTTLED else self.draw(1, TIMEOUT))
             case Trouble.LOST:
-                self._send(task, effect, sent)
-                self._reply(reply, silent, sent + self.draw(0.1, TIMEOUT))
+                send(sent)
+                answer(silent, sent + self.draw(0.1, TIMEOUT))
             case Trouble.LATE:
-                self._send(task, effect, self.draw(1, 10 * self._slow))
-                self._reply(reply, silent, self.draw(0.1, TIMEOUT))
+                send(self.draw(1, 10 * self._slow))
+                answer(silent, self.draw(0.1, TIMEOUT))
             case Trouble.SLOW:
-                self._send(task, effect, sent, reply=reply, after=self.draw(1, 2 * self._slow))
+                send(sent, answer_after=self.draw(1, 2 * self._slow))
             case Trouble.UNKNOWN_VERSION:
                 assert isinstance(effect, effects.ResolveUpstreams)
                 unknown = tuple(UpstreamVersion(str(table), None) for table in effect.tables)
-                self._reply(reply, unknown, sent)
+                answer(unknown, sent)
 
     def _strike_down(self, process: Process, trouble: Trouble, delay: float) -> None:
         if trouble is Trouble.KILLED:
@@ -285,20 +303,19 @@ class Timeline:
         else:
             self.at(delay, lambda: self._interrupt(process))
 
-    def _reply(self, reply: Reply, answer: Any, delay: float) -> None:
-        self.at(delay, lambda: reply(answer))
+    def _answer(self, reply: Reply, answer: Any, delay: float) -> None:
+        self.at(delay, partial(reply, answer))
 
     def _send(
-        self, task: Task, effect: Effect[Any], delay: float, *, reply: Reply | None = None, after: float = 0.0
+        self, task: Task, effect: Effect[Any], reply: Reply, delay: float, answer_after: float | None = None
     ) -> None:
         def arrive() -> None:
             answer = self._apply(effect)
             self.tell(task.name, effect, answer)
-            changed = _changed_key(effect)
-            if changed is not None:
-                self._changed(changed)
-            if reply is not None:
-                self._reply(reply, answer, after)
+            if isinstance(effect, CHANGES):
+                self._changed(_changed_by(effect))
+            if answer_after is not None:
+                self._answer(reply, answer, answer_after)
 
         self.at(delay, arrive)
 
@@ -356,13 +373,11 @@ class Timeline:
             self._changed(query.parameters.staging)
 
 
-def _changed_key(effect: Effect[Any]) -> str | None:
-    """The key below which something may look otherwise now."""
+def _changed_by(effect: effects.WriteObject | effects.CopyObject | effects.DeleteObject | effects.MovePointer) -> str:
+    """The key of what is changed; of a pointer the place to which it is moved."""
     match effect:
-        case effects.WriteObject() | effects.DeleteObject():
-            return effect.key
         case effects.CopyObject():
             return effect.destination
         case effects.MovePointer():
-            return parse_location(effect.slot).prefix
-    return None
+            return parse_location(effect.location).prefix
+    return effect.key

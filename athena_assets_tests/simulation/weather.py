@@ -52,12 +52,14 @@ class Trouble(StrEnum):
     S3_CLOCK_STEP = "S3's clock steps by a day"
     S3_OUTAGE = "S3 outage"
     ATHENA_OUTAGE = "Athena outage"
+    GLUE_OUTAGE = "Glue outage"
+    TABLE_CHANGED = "somebody changes a Glue table"
     TOKENS_FORGOTTEN = "Athena forgets its tokens"
     QUERIES_FORGOTTEN = "Athena forgets its queries"
     CANCELLED = "somebody cancels a query"
     UPSTREAM = "upstream changes in mid-query"
     STRANGER = "a stranger writes into a location"
-    STAGING_LOST = "staged files deleted by a lifecycle rule"
+    STAGING_LOST = "files of an unfinished publication deleted by a lifecycle rule"
     BACKUP_LOST = "kept files deleted by a lifecycle rule"
 
 
@@ -84,8 +86,8 @@ AT_CALL: Mapping[type[Effect[Any]], tuple[Trouble, ...]] = {
     effects.WriteObject: _WRITE,
     effects.CopyObject: _WRITE,
     effects.DeleteObject: _WRITE,
-    effects.AbortUploads: _WRITE,
     effects.MovePointer: _WRITE,
+    effects.AbortUploads: (Trouble.LOST, Trouble.UNSENT, Trouble.SLOW, Trouble.THROTTLED, Trouble.REFUSED),
     effects.StartQuery: (
         Trouble.LOST,
         Trouble.LATE,
@@ -113,6 +115,8 @@ ANY_TIME = (
     Trouble.S3_CLOCK_STEP,
     Trouble.S3_OUTAGE,
     Trouble.ATHENA_OUTAGE,
+    Trouble.GLUE_OUTAGE,
+    Trouble.TABLE_CHANGED,
     Trouble.TOKENS_FORGOTTEN,
     Trouble.QUERIES_FORGOTTEN,
     Trouble.CANCELLED,
@@ -141,6 +145,8 @@ HARMLESS = frozenset(
         Trouble.S3_CLOCK_STEP,
         Trouble.S3_OUTAGE,
         Trouble.ATHENA_OUTAGE,
+        Trouble.GLUE_OUTAGE,
+        Trouble.TABLE_CHANGED,
         Trouble.UPSTREAM,
         Trouble.BACKUP_LOST,
     }

@@ -15,8 +15,15 @@ from typing import Any
 from athena_assets.core import effects, keys
 from athena_assets.core.effects import Effect, Pointer, QueryState, QueryStatus
 from athena_assets.core.generation import UpstreamVersion
-from athena_assets.core.location import Location
-from athena_assets.core.register import FailureKind, GlueTable, Register, StartParameters, State, decode_register
+from athena_assets.core.location import Location, parse_location
+from athena_assets.core.register import (
+    FailureKind,
+    GlueTable,
+    Register,
+    StartParameters,
+    State,
+    decode_register,
+)
 
 RESULTS = "s3://results/"
 STRANGE_KEY = "marts/other/strangers"  # where a stranger keeps rows of his own, outside the location
@@ -90,7 +97,7 @@ class World:
         clock: S3's, seconds.
         foreign: what strangers wrote, to be found again.
         commits: every publication in the order of its commit.
-        readable: (slot, fence) of publications that readers could once read.
+        readable: (slot, fence) of publications that readers could once read; with Glue, once it sent them there.
         usurped: the fence under which an owner followed another without raising it.
         lost: (slot, fence) of publications that were given up, because their files had vanished.
         stolen: keys of our own objects that somebody else deleted.
@@ -238,6 +245,12 @@ class World:
 
     # --- Glue --------------------------------------------------------------------------------------------------------
 
+    def touch_tables(self) -> None:
+        """Somebody changes the tables, though not where they point."""
+        for table, found in self.tables.items():
+            if found.version is not None:
+                self.tables[table] = replace(found, version=str(int(found.version) + 1))
+
     def _read_pointer(self, effect: effects.ReadPointer) -> Pointer | effects.Absent:
         whole = self.tables.get(replace(effect.table, value=None))
         if whole is None or effect.table.value is None:
@@ -251,8 +264,11 @@ class World:
         moved = Pointer(table.root, effect.location, "1", effect.slot, effect.fence)
         if (found is None) != (effect.expected is None):
             return effects.Refused(409, "AlreadyExistsException" if found else "EntityNotFoundException")
+        if found is None and effect.table.value is not None:
+            self.tables[table] = Pointer(table.root, table.root, "1")
+            return effects.Done()
         if found is None:
-            self.tables[table] = moved if effect.table.value is None else Pointer(table.root, table.root, "1")
+            self.tables[table] = moved
         elif effect.table.value is not None:
             self.tables[effect.table] = replace(moved, version=None)
         elif effect.expected is None or effect.expected.version != found.version:
@@ -261,6 +277,7 @@ class World:
             if found.fence is not None and found.fence > effect.fence:
                 self.set_back = found.fence
             self.tables[table] = replace(moved, version=str(int(found.version or 0) + 1))
+        self.readable |= {(_prefix_of(effect.slot), effect.fence)}
         return effects.Done()
 
     # --- Athena ------------------------------------------------------------------------------------------------------
@@ -374,16 +391,21 @@ class World:
             )
         if named.lost:
             self.lost |= {(slot, named.fence)}
-        elif after.state is not State.PUBLISHING and (not self.glue or self._pointed_at(named.fence)):
+        elif after.state is not State.PUBLISHING and (not self.glue or (not named.files and not self._pointed(slot))):
             self.readable |= {(slot, named.fence)}
 
-    def _pointed_at(self, fence: int) -> bool:
-        return any(pointer.fence is not None and pointer.fence >= fence for pointer in self.tables.values())
+    def _pointed(self, slot: str) -> bool:
+        """Glue sends readers somewhere in the slot; before that, an empty result needs no table."""
+        return any(each.slot is not None and _prefix_of(each.slot) == slot for each in self.tables.values())
 
 
 def rows(name: str, upstream: int) -> bytes:
     """What a query writes into one file: unlike every other file of every other query."""
     return f"rows of {name.rpartition('/')[2]}, upstream v{upstream}".encode()
+
+
+def _prefix_of(slot: str) -> str:
+    return keys.slot_prefix(parse_location(slot))
 
 
 @functools.lru_cache(20_000)
