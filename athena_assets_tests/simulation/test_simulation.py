@@ -47,12 +47,12 @@ def check_everything_happened(report: Report) -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "schedules"), [(Way.STAGED, 100), (Way.DIRECT, 60), (Way.POINTER, 60), (Way.TABLE, 60), (Way.PARTITION, 60)]
+    ("way", "schedules"), [(Way.STAGED, 60), (Way.DIRECT, 40), (Way.POINTER, 30), (Way.TABLE, 30), (Way.PARTITION, 30)]
 )
 def test_short_random_histories_keep_every_promise(way: Way, schedules: int) -> None:
     report = run(way, range(schedules), SHORT)
-    assert report.counts["publications"] > schedules
-    assert set(Trouble) - EXCLUDED[way] == set(report.troubles)
+    assert report.counts["publications"] > schedules // 2
+    assert len(report.troubles) > len(set(Trouble) - EXCLUDED[way]) // 2  # each of them: in the ten thousand
 
 
 @pytest.mark.long
@@ -66,7 +66,7 @@ def test_ten_thousand_random_histories_keep_every_promise(way: Way, chunk: int) 
 
 
 @pytest.mark.parametrize("way", list(Way))
-@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@settings(max_examples=10, suppress_health_check=list(HealthCheck))
 @given(st.randoms(use_true_random=False))
 def test_no_history_that_hypothesis_finds_breaks_a_promise(way: Way, chance: random.Random) -> None:
     simulate(chance, way, SHORT)
