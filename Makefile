@@ -5,8 +5,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input -qq
-# Two workers suit two cores; worksteal evens out the few slow tests.
-PYTEST := $(BIN)/python -m pytest -n 2 --dist worksteal
+# More workers than two cores: many tests wait for a lease or a process. worksteal evens out the few slow ones.
+PYTEST := $(BIN)/python -m pytest -n 4 --dist worksteal
 UV_VERSION := 0.13.9
 
 export DAGSTER_DISABLE_TELEMETRY := yes
