@@ -72,9 +72,9 @@ class Findings:
     unnamed: tuple[str, ...]
 
     @property
-    def newest(self) -> int:
-        """The fence of the newest manifest."""
-        return self.candidates[0].publication.fence
+    def goes_back(self) -> bool:
+        """Whether there is a newer candidate than the chosen one."""
+        return self.chosen is not None and self.chosen.publication.fence < self.candidates[0].publication.fence
 
     @property
     def told(self) -> bool:
@@ -139,12 +139,7 @@ def rebuild(slot: Slot, owner: Owner, lease: float, *, name: str | None) -> Effe
     publication = None if chosen is None else chosen.publication
     if chosen is not None and chosen.mode is Mode.DIRECT and not chosen.whole:
         publication = replace(chosen.publication, lost=True)  # Athena wrote it in place: there is nothing to copy again
-    if (
-        chosen is not None
-        and chosen.mode is Mode.POINTER
-        and chosen.whole
-        and chosen.publication.fence < findings.newest
-    ):
+    if chosen is not None and chosen.mode is Mode.POINTER and chosen.whole and findings.goes_back:
         publication = yield from _publish_again(slot, owner, findings, chosen.publication)
         history = (chosen.publication, *history)[:HISTORY]
     register = rebuilt(

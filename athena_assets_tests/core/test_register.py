@@ -531,12 +531,21 @@ def test_every_transition_of_the_module_is_tried_here() -> None:
 
 @pytest.mark.parametrize("publication", [None, PUBLICATION, replace(PUBLICATION, lost=True)])
 def test_a_rebuilt_register_is_held_only_while_a_publication_is_rolled_forward(publication: Publication | None) -> None:
+    retired = (transitions.Retired("published/t/00000002-01-0123456789abcdef/", EARLIER.manifest, 60.0),)
     rebuilt = transitions.rebuilt(
-        NEXT, fence=1007, owner=TAKER, lease=30.0, publication=publication, history=(EARLIER,), kept=(KEPT,), retired=()
+        NEXT,
+        fence=1007,
+        owner=TAKER,
+        lease=30.0,
+        publication=publication,
+        history=(EARLIER,),
+        kept=(KEPT,),
+        retired=retired,
     )
     rolls = publication == PUBLICATION
     assert (rebuilt.state, rebuilt.owner) == ((State.PUBLISHING, TAKER) if rolls else (State.FREE, None))
     assert (rebuilt.publication, rebuilt.history, rebuilt.kept) == (publication, (EARLIER,), (KEPT,))
+    assert rebuilt.retired == retired
     assert (rebuilt.write_id, rebuilt.fence, rebuilt.attempt) == (NEXT, 1007, None)
     assert decode_register(encode(rebuilt)) == rebuilt
 
