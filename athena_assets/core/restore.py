@@ -47,7 +47,12 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float, may_be_retry:
     kept = _kept(slot, found, fence)
     assert found is not None
     in_place = kept.publication.directory is not None
-    plan = yield from (_in_its_directory if in_place else _from_backup)(slot, found, kept)
+    try:
+        plan = yield from (_in_its_directory if in_place else _from_backup)(slot, found, kept)
+    except (errors.LocationNotEmpty, errors.ModeChanged, errors.NotKept, errors.TableNotOurs) as error:
+        if (yield from look(slot)).etag != seen.etag:
+            raise _overtaken(slot) from error  # what was found may be another's result
+        raise
     key = keys.restore_manifest_key(slot.location, found.fence + 1, (yield from perform(DrawId())))
     publication = replace(
         kept.publication,
@@ -194,11 +199,15 @@ def _commit(
     )
     taken = yield from write(slot, seen, changed)
     if taken is None:
-        raise errors.SlotBusy(
-            slot,
-            "somebody acquired the slot at the same moment.",
-            owner="unknown",
-            query_id=None,
-            next_step="Look at the status and restore again.",
-        )
+        raise _overtaken(slot)
     return taken
+
+
+def _overtaken(slot: Slot) -> errors.SlotBusy:
+    return errors.SlotBusy(
+        slot,
+        "somebody acquired the slot at the same moment.",
+        owner="unknown",
+        query_id=None,
+        next_step="Look at the status and restore again.",
+    )
