@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from athena_assets_tests.simulation.load import LONG, SHORT, Way
 from athena_assets_tests.simulation.schedule import EXCLUDED
 from athena_assets_tests.simulation.simulator import Report, run, simulate
-from athena_assets_tests.simulation.weather import Trouble
+from athena_assets_tests.simulation.weather import ANY_TIME, Trouble
 
 CHUNK = 500  # schedules; long enough for everything to happen in each
 CHUNKS = {Way.STAGED: 6, Way.DIRECT: 3, Way.POINTER: 3, Way.TABLE: 4, Way.PARTITION: 4}  # 10,000 schedules
@@ -39,6 +39,11 @@ IN_WAY = {
 }
 
 
+_READ = ("read, whole", "objects in directories collected")
+_MOVED = tuple(f"MovePointer: {trouble}" for trouble in (Trouble.LOST, Trouble.LATE, Trouble.CONFLICT))
+SOON = {Way.POINTER: _READ, Way.TABLE: (*_READ, *_MOVED), Way.PARTITION: (*_READ, *_MOVED)}  # in short histories too
+
+
 def check_everything_happened(report: Report) -> None:
     """A simulation that exercises nothing must fail."""
     missing = [kind for kind in (*HAPPENED, *IN_WAY[report.way]) if not report.counts[kind]]
@@ -47,12 +52,15 @@ def check_everything_happened(report: Report) -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "schedules"), [(Way.STAGED, 100), (Way.DIRECT, 60), (Way.POINTER, 60), (Way.TABLE, 60), (Way.PARTITION, 60)]
+    ("way", "schedules"),
+    [(Way.STAGED, 120), (Way.DIRECT, 80), (Way.POINTER, 80), (Way.TABLE, 120), (Way.PARTITION, 120)],
 )
 def test_short_random_histories_keep_every_promise(way: Way, schedules: int) -> None:
     report = run(way, range(schedules), SHORT)
     assert report.counts["publications"] > schedules
-    assert set(Trouble) - EXCLUDED[way] == set(report.troubles)
+    assert set(ANY_TIME) - EXCLUDED[way] <= set(report.troubles)
+    missing = [kind for kind in SOON.get(way, ()) if not report.counts[kind]]
+    assert not missing, str(report)
 
 
 @pytest.mark.long
