@@ -53,11 +53,11 @@ def check_everything_happened(report: Report) -> None:
 
 @pytest.mark.parametrize(
     ("way", "schedules"),
-    [(Way.STAGED, 120), (Way.DIRECT, 80), (Way.POINTER, 80), (Way.TABLE, 120), (Way.PARTITION, 120)],
+    [(Way.STAGED, 120), (Way.DIRECT, 100), (Way.POINTER, 80), (Way.TABLE, 120), (Way.PARTITION, 120)],
 )
 def test_short_random_histories_keep_every_promise(way: Way, schedules: int) -> None:
     report = run(way, range(schedules), SHORT)
-    assert report.counts["publications"] > schedules
+    assert report.counts["publications"] >= schedules
     assert set(ANY_TIME) - EXCLUDED[way] <= set(report.troubles)
     missing = [kind for kind in SOON.get(way, ()) if not report.counts[kind]]
     assert not missing, str(report)
