@@ -22,7 +22,9 @@ from athena_assets.core.effects import (
     Pointer,
     ReadClock,
     ReadPointer,
+    Refused,
     Report,
+    Unanswered,
     perform,
 )
 from athena_assets.core.manifest import Manifest
@@ -191,12 +193,14 @@ def _point(
 ) -> Effects[int]:
     """Points the table (or partition) at the publication until a read shows that or a later one; returns its fence.
 
-    Lost reply, or a conflict with somebody who changed the table: it is read again, and written again if need be.
+    Lost reply, or a conflict with somebody who changed the table: it is read again, and written again if need be. It is
+    given up only after a look: an answer that came too late does not say that the call was not applied.
     """
     assert publication.directory is not None
     sample = manifest.files[0].key if manifest.files else None
     started = yield from perform(ReadClock())
     tries = 0
+    answer: Done | Refused | Unanswered | None = None
     while True:
         if keep is not None:
             yield from keep()
@@ -209,6 +213,10 @@ def _point(
             # An empty result tells no columns: the next one creates the table.
             yield from perform(Report("no table", f"{table} is not there yet, and the result is empty"))
             return publication.fence
+        if answer is not None and not (isinstance(answer, Done) and tries == 1):  # one creates the table, one points it
+            yield from send_again(slot, f"pointing {table} at the new result", answer, started, tries)
+            answer = None
+            continue
         effect = MovePointer(
             table,
             f"s3://{slot.bucket}/{publication.directory}",
@@ -218,8 +226,6 @@ def _point(
             found if isinstance(found, Pointer) else None,
         )
         answer = yield from perform(effect)
-        if not isinstance(answer, Done) or tries:
-            yield from send_again(slot, f"pointing {table} at the new result", answer, started, tries)
         tries += 1
 
 

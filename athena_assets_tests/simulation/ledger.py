@@ -86,6 +86,9 @@ class Ledger:
             location = invariants.location
             if key.startswith((location.prefix, keys.slot_prefix(location))):
                 invariants.always(self._world)
+                directory = keys.directory_of(location, key)
+                collected = directory not in (None, key) and key not in self._world.objects
+                self.counts["objects in directories collected"] += collected
 
     # --- outcomes ----------------------------------------------------------------------------------------------------
 
@@ -205,6 +208,6 @@ class Ledger:
             if wish is None or later.restored or earlier.generation != later.generation:
                 continue
             wants = wish.request.reuse is not Reuse.NEVER and wish.request.target.on_conflict is not OnConflict.QUEUE
-            finished = (earlier.slot, earlier.fence) in self._world.readable
+            finished = (earlier.slot, earlier.fence) in self._world.readable - self._world.lost
             if wants and earlier.reusable and finished:
                 raise Violation("I1", f"{later.request} ran again what {earlier.request} had just published")

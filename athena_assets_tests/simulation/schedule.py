@@ -278,7 +278,6 @@ class Simulation:
     def _collect(self) -> None:
         def ended(garbage: Any) -> None:
             self.ledger.counts["objects collected"] += len(garbage.objects)
-            self.ledger.counts["objects in directories collected"] += len(garbage.directories)
 
         self._chore("collect", collect(self._slot(self._partition(), "collect"), delete=True), ended)
 

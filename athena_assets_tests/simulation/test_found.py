@@ -17,7 +17,7 @@ from athena_assets.core.request import Published
 from athena_assets.core.restore import restore
 from athena_assets.core.slot import Slot
 from athena_assets.core.target import Target
-from athena_assets_tests.simulation.scenarios import LOCATION, request, target
+from athena_assets_tests.simulation.scenarios import BY_PARTITION, LOCATION, request, target
 from athena_assets_tests.simulation.world import World
 
 Steps = Generator[Effect[Any], Any, Any]
@@ -42,6 +42,9 @@ class Story:
         self._clock = 0.0
         self._ids = itertools.count(1)
         self._stands: dict[Steps, Effect[Any]] = {}
+
+    def pass_by(self, seconds: float) -> None:
+        self._clock += seconds
 
     def step(self, steps: Steps) -> Effect[Any]:
         """One step: returns the effect before which the caller then stands. Raises StopIteration at its end."""
@@ -116,6 +119,36 @@ def test_owner_that_another_has_superseded_before_its_commit_returns_what_that_o
     published = story.end(Caller(request("other", target()), "host", 2, take_over=True).publish())
     assert story.end(owner).publication == published.publication
     assert len(story.world.queries) == len(story.world.commits) == 1
+
+
+def test_restore_that_another_caller_overtakes_calls_the_slot_busy_not_the_table_foreign() -> None:
+    """It had looked at the register before the other's publication, and at the table after it."""
+    story = Story()
+    wanted = target(mode=Mode.POINTER, glue_table="marts.daily")
+
+    def publication(name: str) -> Steps:
+        return Caller(request(name, wanted, force=True), "host", 1).publish()
+
+    for name in ("first", "second"):
+        story.end(publication(name))
+    owner = Owner("00000000000000ff", "host", 1, "restore")
+    restoring = restore(Slot(LOCATION, "restore"), fence=1, owner=owner, lease=60.0)
+    story.until(restoring, effects.ReadPointer)
+    story.end(publication("third"))
+    with pytest.raises(errors.SlotBusy):
+        story.end(restoring)
+
+
+def test_a_pointer_that_was_moved_is_not_given_up_because_time_has_passed() -> None:
+    """The first call creates the table, the second the partition; the process was suspended in between."""
+    story = Story()
+    (wish, _) = BY_PARTITION
+    owner = Caller(wish, "host", 1).publish()
+    for _ in range(2):
+        story.until(owner, effects.MovePointer)
+    story.until(owner, effects.ReadClock)
+    story.pass_by(wish.patience + 1)
+    assert isinstance(story.end(owner), Published)
 
 
 def test_what_another_owner_writes_into_a_direct_location_meanwhile_is_joined_not_refused() -> None:

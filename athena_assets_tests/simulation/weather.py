@@ -156,6 +156,7 @@ CALM = 0.1  # of all schedules: nothing goes wrong
 MILD = 0.3  # of them: only what is harmless
 AT_EACH_CALL = (0.003, 0.01, 0.03)
 AT_EACH_QUERY = (0.05, 0.2)
+AT_THE_POINTER = 3.0  # times as often: a publication moves it once
 
 
 @dataclass(slots=True)
@@ -174,19 +175,23 @@ class Weather:
     def calm(self) -> bool:
         return not self.rates and not self.times
 
-    def at(self, kinds: Iterable[Trouble], chance: Chance) -> Trouble | None:
-        """What strikes now, if anything does. A chance of 0 is calm, which is where hypothesis shrinks to."""
+    def at(self, kinds: Iterable[Trouble], chance: Chance, more: float = 1.0) -> Trouble | None:
+        """What strikes now, if anything does: `more` often than the rates say.
+
+        A chance of 0 is calm, which is where hypothesis shrinks to.
+        """
         if not self.rates:
             return None
         left = 1.0 - chance.random()
         for kind in kinds:
-            left -= self.rates.get(kind, 0.0)
+            left -= more * self.rates.get(kind, 0.0)
             if left <= 0:
                 return kind
         return None
 
     def at_call(self, effect: Effect[Any], chance: Chance) -> Trouble | None:
-        return self.at((*AT_CALL[type(effect)], *_EVERYWHERE), chance)
+        more = AT_THE_POINTER if isinstance(effect, effects.MovePointer) else 1.0
+        return self.at((*AT_CALL[type(effect)], *_EVERYWHERE), chance, more)
 
 
 def draw_weather(chance: Chance, excluded: frozenset[Trouble]) -> Weather:
