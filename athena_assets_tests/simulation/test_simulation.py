@@ -39,10 +39,6 @@ IN_WAY = {
 }
 
 
-_READ = ("read, whole", "objects in directories collected")
-_MOVED = tuple(f"MovePointer: {trouble}" for trouble in (Trouble.LOST, Trouble.LATE, Trouble.CONFLICT))
-
-
 def check_everything_happened(report: Report) -> None:
     """A simulation that exercises nothing must fail."""
     missing = [kind for kind in (*HAPPENED, *IN_WAY[report.way]) if not report.counts[kind]]
