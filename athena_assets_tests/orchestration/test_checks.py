@@ -155,7 +155,7 @@ def test_a_query_that_runs_meanwhile_hides_nothing(lake: Lake, target: Target) -
 
 def test_a_swap_that_is_under_way_is_a_warning(lake: Lake, target: Target) -> None:
     # The old files are gone by then, and none of the new ones is there.
-    hold = lake.aws.faults.add(Fault(HoldRequest(), "s3", "CopyObject", key_contains="published/"))
+    hold = lake.aws.faults.add(Fault(HoldRequest(), "s3", "CopyObject", key_contains="published/", times=None))
     lake.put_rows("numbers", "part-1.parquet", range(1_000, 1_005))
     swapping = threading.Thread(target=run, args=(lake, build_unload_asset(target)), daemon=True)
     swapping.start()
