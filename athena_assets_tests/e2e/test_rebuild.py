@@ -163,7 +163,7 @@ def replace_until(lake: Lake, fault: Fault) -> Target:
     target = lake.target()
     lake.publisher().unload(target)
     lake.put_rows("numbers", "part-1.parquet", range(ROWS, ROWS + 10))
-    with processes(lake, 1) as (owner,):
+    with processes(lake, 1, lease=600) as (owner,):
         rule = lake.aws.faults.add(fault)
         owner.publish(target)
         wait_until(lambda: lake.aws.faults.hits(rule) == 1, "the owner stands at the stage")
