@@ -21,7 +21,8 @@ _SILENCE = frozenset(
 )
 
 REASONS: Mapping[type[errors.AthenaAssetsError], frozenset[Trouble]] = {
-    errors.OutcomeUnknown: _SILENCE,
+    # Patience is measured by a clock that jumps, and by one that goes on while its process does not.
+    errors.OutcomeUnknown: _SILENCE | {Trouble.CLOCK_STEP, Trouble.PAUSED, Trouble.SLOW},
     errors.ServiceUnavailable: _SILENCE,
     errors.AccessDenied: frozenset({Trouble.DENIED, Trouble.REFUSED}),
     errors.LocationNotEmpty: frozenset({Trouble.STRANGER}),
