@@ -1,6 +1,7 @@
 """Settings of the whole test run: no account, no telemetry and no Dagster home of the person who runs it."""
 
 import os
+import signal
 
 import hypothesis
 import pytest
@@ -28,6 +29,10 @@ if not WITH_ACCOUNT:
     )
 os.environ["DAGSTER_DISABLE_TELEMETRY"] = "yes"
 os.environ.pop("DAGSTER_HOME", None)
+
+# A run in the background may ignore it, and so would every process that a test starts and interrupts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadlines: a test may share its core with a server. CI tries the same examples each time, so that a red build is
 # the change's doing; a person's run looks for new ones.

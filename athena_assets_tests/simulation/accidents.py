@@ -34,7 +34,11 @@ def strike(trouble: Trouble, timeline: Timeline, *, location: Location, mode: Mo
         case Trouble.TABLE_CHANGED:
             world.touch_tables()
         case Trouble.TOKENS_FORGOTTEN:
-            world.tokens.clear()
+            running = {query.id for query in world.active()}
+            for token, query_id in tuple(world.tokens.items()):
+                # In pointer mode the twin of a query that still runs is a window that docs/guarantees.md names.
+                if mode is not Mode.POINTER or query_id not in running:
+                    del world.tokens[token]
         case Trouble.QUERIES_FORGOTTEN:
             for query in world.queries.values():
                 # In direct mode a query that runs on while nobody knows of it would write into the location.
