@@ -191,8 +191,8 @@ def verify(tenure: Tenure, status: QueryStatus) -> Effects[tuple[ListedObject, .
 def settle(tenure: Tenure, failed: Failed) -> Effects[Failed]:
     """What the failure means in the mode of the attempt.
 
-    Staged: a staging prefix that was not empty is no fault of the query. Athena had forgotten the token of an earlier
-    one, took our probe for a new query, and found there what the earlier one had written.
+    Staged, pointer: a private prefix that was not empty is no fault of the query. Athena had forgotten the token of an
+    earlier one, took our probe for a new query, and found there what the earlier one had written.
 
     Direct: looks for what a failed query left at the location, and deletes it where the target allows that. Such files
     can't be told from a stranger's by looking; they are deleted only as listed and recorded beforehand. What lies there
@@ -201,7 +201,7 @@ def settle(tenure: Tenure, failed: Failed) -> Effects[Failed]:
     attempt, slot = tenure.register.current, tenure.slot
     if attempt.settings.mode is not Mode.DIRECT:
         if failed.kind is FailureKind.DESTINATION_EXISTS:
-            return Failed(FailureKind.RETRYABLE, "an earlier query had written to its staging prefix", failed.query_id)
+            return Failed(FailureKind.RETRYABLE, "an earlier query had written to its own prefix", failed.query_id)
         return failed
     if failed.query_id is None:
         return failed

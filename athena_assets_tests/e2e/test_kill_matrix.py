@@ -24,7 +24,8 @@ MODES: dict[str, tuple[dict[str, Any], bool]] = {
     "staged, replacing": ({}, True),
     "direct": ({"mode": "direct", "clean_after_failure": True}, False),
     "pointer": ({"mode": "pointer"}, True),
-    "pointer with Glue": ({"mode": "pointer", "glue_table": ""}, True),
+    "pointer with Glue, first": ({"mode": "pointer", "glue_table": ""}, False),
+    "pointer with Glue, replacing": ({"mode": "pointer", "glue_table": ""}, True),
 }
 # With its reply held, a request has been applied; held itself, it is applied when its sender is gone or frozen.
 SIGNALS: dict[str, tuple[signal.Signals, Action]] = {

@@ -27,7 +27,6 @@ class Report:
     depth: int = 0
     finished: int = 0
     exhausted: bool = False
-    local_states: int = 0
     violation: Violation | None = None
     trace: tuple[str, ...] = ()
 
@@ -95,7 +94,6 @@ class Explorer:
                 break
         report.finished = len(ends)
         report.exhausted = not queue
-        report.local_states = sum(program.size for program in self._steps.programs)
         if report.exhausted:
             stuck = _unreachable(ends, easy)
             if stuck is not None:

@@ -75,13 +75,7 @@ class Program:
         self._interrupted: dict[str, Program] = {}
         self._start = start
         self._known: dict[str, Local] = {}
-        self.replays = 0
         self.initial = self._arrive(Run(start), ())
-
-    @property
-    def size(self) -> int:
-        """How many states are known."""
-        return len(self._known)
 
     def step(self, local: Local, answer: Answer) -> Local:
         """The state after an answer to `local.effect`."""
@@ -112,7 +106,6 @@ class Program:
         return self._interrupted[session].initial
 
     def _replayed(self, history: tuple[Answer, ...]) -> Run:
-        self.replays += 1
         run = Run(self._start)
         for answer in history:
             run.resume(answer)

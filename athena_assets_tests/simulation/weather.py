@@ -171,10 +171,6 @@ class Weather:
     rates: dict[Trouble, float]
     times: dict[Trouble, int]
 
-    @property
-    def calm(self) -> bool:
-        return not self.rates and not self.times
-
     def at(self, kinds: Iterable[Trouble], chance: Chance, more: float = 1.0) -> Trouble | None:
         """What strikes now, if anything does: `more` often than the rates say.
 
