@@ -11,16 +11,15 @@ from pydantic import Field
 from athena_assets.core.disjoint import check_disjoint
 from athena_assets.core.partition import END, START
 from athena_assets.core.statement import query_placeholders
-from athena_assets.core.target import OnConflict, Target, UpstreamTable
+from athena_assets.core.target import OnConflict, Target
 from athena_assets.orchestration.checks import build_unload_checks
 from athena_assets.orchestration.concurrency import CONCURRENCY_KEY_TAG, pool_name
 from athena_assets.orchestration.failures import tried_again
+from athena_assets.orchestration.lineage import upstream_key
 from athena_assets.orchestration.partitions import check_partitions
 from athena_assets.orchestration.publish import Events, Step
 from athena_assets.orchestration.request import FORCE_TAG
 from athena_assets.sql import inspect_query
-
-GLUE_CATALOG = "awsdatacatalog"  # the account's own
 
 Dependency = dg.AssetKey | dg.AssetDep | dg.AssetSpec | dg.AssetsDefinition | str
 
@@ -77,7 +76,10 @@ def build_unload_asset(
     check_partitions(target, partitions_def)
     asset_key = dg.AssetKey(target.name.split("/"))
     read = inspect_query(target).tables or ()
-    upstreams = [_upstream(table) for table in (read if target.upstreams is None else target.upstreams)]
+    upstreams = [
+        dg.AssetIn(key=upstream_key(table), dagster_type=dg.Nothing)
+        for table in (read if target.upstreams is None else target.upstreams)
+    ]
     # Not as deps: Dagster names the op's inputs after those, and tables have names that an input may not have.
     ins = {f"table_{index}": each for index, each in enumerate(upstreams) if deps is None and each.key != asset_key}
     pool = pool_name(target)
@@ -157,19 +159,6 @@ def unload_assets(
     if not checks:
         return assets
     return [*assets, *(check for target in targets for check in build_unload_checks(target, resource_key=resource_key))]
-
-
-def _upstream(table: UpstreamTable) -> dg.AssetIn:
-    names = (
-        [table.database, table.name]
-        if table.catalog.lower() == GLUE_CATALOG
-        else [
-            table.catalog,
-            table.database,
-            table.name,
-        ]
-    )
-    return dg.AssetIn(key=dg.AssetKey([name.lower() for name in names]), dagster_type=dg.Nothing)
 
 
 def _code_version(target: Target) -> str:
