@@ -5,15 +5,17 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from athena_assets.aws.driver import Driver, new_owner, publish
 from athena_assets.aws.fleet import Fleet
 from athena_assets.aws.glue_table import GlueTables
-from athena_assets.aws.parquet import Column, read_columns
+from athena_assets.aws.result_files import ResultFile, Sample, count_rows, first_rows
 from athena_assets.aws.session import AwsClients, AwsSettings
 from athena_assets.aws.workgroup import Workgroup, read_workgroup, result_location
 from athena_assets.core.collect import Garbage, collect
+from athena_assets.core.contents import read_manifest as read_manifest_of
 from athena_assets.core.effects import Effects, ListedObject
 from athena_assets.core.generation import UpstreamVersion
 from athena_assets.core.location import Location
@@ -32,6 +34,7 @@ from athena_assets.sql import QueryFacts, inspect_query
 
 T = TypeVar("T")
 
+SAMPLE_ROWS = 10
 SHORTEST_LEASE, LONGEST_LEASE = 0.5, 86_400  # seconds
 PARTITIONS_AT_ONCE = (
     10  # publications of one call under way at one time; Athena's default quota is 20 active DML queries
@@ -265,17 +268,40 @@ class Publisher:
         slot = Slot(location, caller)
         return Driver(self._clients, slot).run(steps(slot))
 
-    def columns(
-        self, target: Target, outcome: Published | Reused, *, partition: str | None = None
-    ) -> tuple[Column, ...] | None:
-        """Names and Hive types of a result's columns, read from the footer of its first Parquet file.
+    def sample(
+        self, target: Target, outcome: Published | Reused, *, partition: str | None = None, rows: int = SAMPLE_ROWS
+    ) -> Sample | None:
+        """The columns of a result and its first rows, read from its first file.
 
-        None where nothing tells them, or not all: another format, `partitioned_by`, an empty result, a result that has
-        been replaced since, or no pyarrow (`pip install athena_assets[schema]`).
+        None where there is nothing to read: an empty result, or one that has been replaced since.
+
+        Raises:
+            Unreadable: the file's reader is not installed, or the file can't be read.
+            AccessDenied: the published files may not be read.
         """
-        if target.format.format != "PARQUET" or target.format.partitioned_by or outcome.superseded:
+        if outcome.superseded:
             return None
-        return read_columns(self._clients, target.location_for(partition).bucket, outcome.publication.manifest)
+        publication, location = outcome.publication, target.location_for(partition)
+        manifest = self._on(location, "sample", lambda slot: read_manifest_of(slot, publication))
+        if manifest is None or not manifest.files:
+            return None
+        first = manifest.files[0]
+        sample = first_rows(
+            self._clients, ResultFile(location.bucket, first.key, first.size), target.format, count=rows
+        )
+        # The columns that name the directories are not in the files.
+        return replace(sample, columns=None) if target.format.partitioned_by else sample
+
+    def count_rows(self, target: Target, published: PublishedFiles) -> int:
+        """How many rows readers of these files get; see `aws/result_files.py` for what it reads.
+
+        Raises:
+            Unreadable: a file is gone or can't be read, or its format's reader is not installed.
+            AccessDenied: the published files may not be read.
+        """
+        bucket = target.location_for(target.sample_partition).bucket
+        files = [ResultFile(bucket, each.uri.removeprefix(f"s3://{bucket}/"), each.size) for each in published.files]
+        return sum(count_rows(self._clients, each, target.format) for each in files)
 
     def _workgroup(self, name: str) -> Workgroup:
         """Read once for each publisher: GetWorkGroup has a small quota."""

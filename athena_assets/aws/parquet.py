@@ -1,4 +1,4 @@
-"""The schema of a published result, from the footer of its first Parquet file. Without pyarrow nothing is told."""
+"""What the footer of a Parquet file tells. Without pyarrow nothing is told."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ from typing import Any
 
 from athena_assets.aws.replies import Refusal, question
 from athena_assets.aws.session import AwsClients
-from athena_assets.core.codec import decode
 from athena_assets.core.effects import Unanswered
-from athena_assets.core.manifest import Manifest
 
 try:
     import pyarrow as pa
@@ -34,26 +32,21 @@ def available() -> bool:
     return pa is not None
 
 
-def read_columns(clients: AwsClients, bucket: str, manifest_key: str) -> tuple[Column, ...] | None:
-    """Reads our manifest and the footer of the first file that it names; None where that can't be done."""
-    if pa is None:
-        return None
-    body = _read(clients, bucket, manifest_key)
-    if body is None:
-        return None
-    files = decode(body, Manifest).files
-    return sample_columns(clients, bucket, files[0].key) if files else None
-
-
 def sample_columns(clients: AwsClients, bucket: str, key: str) -> tuple[Column, ...] | None:
     """The columns of one Parquet file."""
-    if pa is None:
-        return None
-    footer = _footer(clients, bucket, key)
-    if footer is None:
-        return None
-    schema = pq.read_schema(pa.BufferReader(_MAGIC + footer))
+    metadata = read_metadata(clients, bucket, key)
+    return None if metadata is None else columns_of(metadata.schema.to_arrow_schema())
+
+
+def columns_of(schema: Any) -> tuple[Column, ...]:
+    """The columns of an Arrow schema."""
     return tuple(Column(field.name, hive_type(field.type)) for field in schema)
+
+
+def read_metadata(clients: AwsClients, bucket: str, key: str) -> Any:
+    """The footer of a Parquet file, as pyarrow's FileMetaData; None if there is no such file, or no pyarrow."""
+    footer = None if pa is None else _footer(clients, bucket, key)
+    return None if footer is None else pq.read_metadata(pa.BufferReader(_MAGIC + footer))
 
 
 def _footer(clients: AwsClients, bucket: str, key: str) -> bytes | None:

@@ -1,8 +1,9 @@
 """Asset checks: what readers see against what was published."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import dagster as dg
 
@@ -12,64 +13,144 @@ from athena_assets.core.register import Mode, Register, State
 from athena_assets.core.scrub import ScrubReport
 from athena_assets.core.target import Target
 from athena_assets.errors import AthenaAssetsError
+from athena_assets.orchestration.check_rows import RowCount, count
+from athena_assets.orchestration.check_schema import SchemaChange, schema_change
 from athena_assets.orchestration.failures import failure
-from athena_assets.orchestration.resource import AthenaUnloadResource
+from athena_assets.orchestration.metadata import Metadata
 from athena_assets.unload import Publisher
 
-CHECK_NAME = "scrub"
+SCRUB, ROW_COUNT, SCHEMA_CHANGE = "scrub", "row_count", "schema_change"
+CHECKS: Mapping[str, str] = {
+    SCRUB: "Readers see exactly what was published: every file of the manifest, once, and nothing else.",
+    ROW_COUNT: "The published files hold as many rows as the query gave.",
+    SCHEMA_CHANGE: "The columns are those of the publication before.",
+}
+"""The name of each check and what it says when it passes."""
+
 MOST_PARTITIONS = 500  # of one evaluation that is not a run's own partitions: about a minute of S3 calls
 EXAMPLES = 10  # keys named for each kind of difference
 _AT_ONCE = 8
 
+T = TypeVar("T")
+
 
 def build_unload_checks(
-    target: Target, *, most_partitions: int = MOST_PARTITIONS, resource_key: str = "athena"
+    target: Target,
+    *,
+    checks: Collection[str] = tuple(CHECKS),
+    blocking: Collection[str] = (),
+    most_partitions: int = MOST_PARTITIONS,
+    resource_key: str = "athena",
 ) -> Sequence[dg.AssetChecksDefinition]:
-    """A check, `scrub`, that readers of the target's asset see exactly what was published.
+    """Checks of what readers of the target's asset see. They start no query and change nothing.
 
-    It lists the location and compares it with the register's publication; it starts no query and changes nothing. It
-    fails (ERROR) where files of the publication are missing or changed, where objects that this system wrote belong to
-    no publication (readers see their rows twice), where others' objects lie, or where the slot is blocked. While
-    another result is being put in place differences are to be expected: then it warns.
+    - `scrub` lists the location and compares it with the register's publication. It fails (ERROR) where files of the
+      publication are missing or changed, where objects that this system wrote belong to no publication (readers see
+      their rows twice), where others' objects lie, or where the slot is blocked.
+    - `row_count` counts the rows in the published files and compares them with what Athena said of the query. Another
+      number is an ERROR. Where Athena told none, it passes and says so; where the files can't be counted, it warns:
+      their reader is not installed, or files of a format without footers have more than 256 MiB together.
+    - `schema_change` compares the columns that were recorded with those of the publication before, and warns. It knows
+      what Dagster materialized, of formats that tell their columns (PARQUET, ORC).
 
-    Of a partitioned target it checks the partitions of its run. In a run without partitions (the check alone, from the
-    UI) it checks all that were materialized, or the last `most_partitions` of them in the order of their keys, and says
-    how many it left out.
+    While another result is being put in place, differences are to be expected: then `scrub` and `row_count` warn. How
+    fresh the asset is, is told by Dagster's own FreshnessPolicy.
+
+    Of a partitioned target the partitions of the run are checked. In a run without partitions (the check alone, from
+    the UI) all that were materialized are, or the last `most_partitions` of them in the order of their keys; the
+    metadata say how many were left out. All checks are one step of a run.
 
     Args:
         target: of which the asset is published.
+        checks: which of them; all.
+        blocking: those whose ERROR keeps what depends on the asset from running in the same run.
         most_partitions: see above.
         resource_key: under which an AthenaUnloadResource is found.
+
+    Raises:
+        InvalidTarget: there is no check of such a name.
     """
+    for field, names in (("checks", checks), ("blocking", blocking)):
+        for name in names:
+            if name not in (CHECKS if field == "checks" else checks):
+                raise target.invalid(
+                    field,
+                    f"{name!r} is none of its checks.",
+                    f"Use {', '.join(CHECKS if field == 'checks' else checks)}.",
+                )
     asset_key = dg.AssetKey(target.name.split("/"))
 
-    @dg.asset_check(
-        asset=asset_key,
-        name=CHECK_NAME,
-        description="Readers see exactly what was published.",
+    @dg.multi_asset_check(
+        name="__".join((*asset_key.path, "checks")),
+        specs=[
+            dg.AssetCheckSpec(name, asset=asset_key, description=CHECKS[name], blocking=name in blocking)
+            for name in CHECKS
+            if name in checks
+        ],
+        can_subset=True,
         required_resource_keys={resource_key},
     )
-    def scrub(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        resource: AthenaUnloadResource = getattr(context.resources, resource_key)
+    def unload_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
+        publisher = getattr(context.resources, resource_key).publisher()
         partitions, left_out = _partitions(context, target, asset_key, most_partitions)
+        coverage = _coverage(target, len(partitions), left_out)
+        selected = {key.name for key in context.selected_asset_check_keys}
         try:
-            findings = _look_at_all(resource.publisher(), [target.location_for(each) for each in partitions])
+            if SCRUB in selected:
+                yield _scrub(_at_once(lambda each: _look(publisher, target.location_for(each)), partitions), coverage)
+            if ROW_COUNT in selected:
+                yield _row_count(_at_once(lambda each: count(publisher, target, each), partitions), coverage)
         except AthenaAssetsError as error:
             raise failure(error, None) from error
-        metadata = _metadata(findings)
-        if target.partitioned:
-            metadata["athena_assets/partitions_checked"] = dg.MetadataValue.int(len(partitions))
-            metadata["athena_assets/partitions_left_out"] = dg.MetadataValue.int(left_out)
-        wrong = [each for each in findings if each.wrong]
-        moving = [each for each in findings if each.moving]
-        return dg.AssetCheckResult(
-            passed=not wrong and not moving,
-            severity=dg.AssetCheckSeverity.ERROR if wrong else dg.AssetCheckSeverity.WARN,
-            description=" ".join(each.told for each in [*wrong, *moving][:EXAMPLES]) or None,
-            metadata=metadata,
-        )
+        if SCHEMA_CHANGE in selected:
+            yield _schema_change(schema_change(context.instance, asset_key, context.run.run_id))
 
-    return [scrub]
+    return [unload_checks]
+
+
+def _at_once(look: Callable[[str | None], T], partitions: Sequence[str | None]) -> list[T]:
+    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="athena_assets_checks") as pool:
+        return list(pool.map(look, partitions))
+
+
+def _scrub(findings: Sequence["_Finding"], coverage: Metadata) -> dg.AssetCheckResult:
+    wrong = [each for each in findings if each.wrong]
+    moving = [each for each in findings if each.moving]
+    return dg.AssetCheckResult(
+        check_name=SCRUB,
+        passed=not wrong and not moving,
+        severity=dg.AssetCheckSeverity.ERROR if wrong else dg.AssetCheckSeverity.WARN,
+        description=" ".join(each.told for each in [*wrong, *moving][:EXAMPLES]) or None,
+        metadata=_metadata(findings) | coverage,
+    )
+
+
+def _row_count(counts: Sequence[RowCount], coverage: Metadata) -> dg.AssetCheckResult:
+    wrong = [each for each in counts if each.differs]
+    unknown = [each for each in counts if each.problem is not None]
+    told = [each.told for each in [*wrong, *unknown, *counts] if each.told]
+    metadata: Metadata = {
+        "athena_assets/rows_counted": dg.MetadataValue.int(sum(each.counted or 0 for each in counts)),
+        "athena_assets/rows_given": dg.MetadataValue.int(sum(each.given or 0 for each in counts)),
+    }
+    return dg.AssetCheckResult(
+        check_name=ROW_COUNT,
+        passed=not wrong and not unknown,
+        severity=dg.AssetCheckSeverity.ERROR if wrong else dg.AssetCheckSeverity.WARN,
+        description=" ".join(list(dict.fromkeys(told))[:EXAMPLES]) or None,
+        metadata=metadata | coverage,
+    )
+
+
+def _schema_change(found: SchemaChange) -> dg.AssetCheckResult:
+    told = "; ".join(found.changes[:EXAMPLES]) if found.compared else "There is nothing to compare with."
+    return dg.AssetCheckResult(
+        check_name=SCHEMA_CHANGE,
+        passed=not found.changes,
+        severity=dg.AssetCheckSeverity.WARN,
+        description=told or None,
+        metadata={"athena_assets/changes": dg.MetadataValue.json(list(found.changes))},
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,11 +191,6 @@ class _Finding:
         return f"{self.location}: {counts}."
 
 
-def _look_at_all(publisher: Publisher, locations: Sequence[Location]) -> list[_Finding]:
-    with ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="athena_assets_scrub") as pool:
-        return list(pool.map(lambda location: _look(publisher, location), locations))
-
-
 def _look(publisher: Publisher, location: Location) -> _Finding:
     report = publisher.scrub(location)
     finding = _Finding(location, report, under_way=False)
@@ -147,13 +223,22 @@ def _partitions(
     return known[-most:], max(len(known) - most, 0)
 
 
-def _metadata(findings: Sequence[_Finding]) -> dict[str, dg.MetadataValue]:
+def _coverage(target: Target, checked: int, left_out: int) -> Metadata:
+    if not target.partitioned:
+        return {}
+    return {
+        "athena_assets/partitions_checked": dg.MetadataValue.int(checked),
+        "athena_assets/partitions_left_out": dg.MetadataValue.int(left_out),
+    }
+
+
+def _metadata(findings: Sequence[_Finding]) -> Metadata:
     kinds: Mapping[str, Callable[[ScrubReport], Iterable[str]]] = {
         "missing": lambda report: report.missing,
         "stray": lambda report: [each.key for each in report.stray],
         "foreign": lambda report: [each.key for each in report.foreign],
     }
-    metadata: dict[str, dg.MetadataValue] = {}
+    metadata: Metadata = {}
     for kind, keys in kinds.items():
         found = [f"s3://{each.location.bucket}/{key}" for each in findings for key in keys(each.report)]
         metadata[f"athena_assets/{kind}"] = dg.MetadataValue.int(len(found))

@@ -3,8 +3,8 @@
 Three groups of keys, so that sums over materializations come out right:
 
 - about the request: `request_id`, `mode`, `reused`, `attempts`, `waited_seconds`, `cost_estimate_usd`;
-- about the publication that it got: `generation`, `published_at`, `rows`, `files`, `bytes`, the `dagster/` keys, and
-  `restored_from_fence` if it is a kept result that was brought back;
+- about the publication that it got: `generation`, `published_at`, `rows`, `files`, `bytes`, `preview`, `s3_console`,
+  the `dagster/` keys, and `restored_from_fence` if it is a kept result that was brought back;
 - about the query that made that publication, `query_*`. With `reused` true, that query was started for
   `reused_from_request` in `reused_from_run`, and its bytes and seconds are not this request's.
 
@@ -16,9 +16,11 @@ import uuid
 
 import dagster as dg
 
+from athena_assets.aws.result_files import Sample
 from athena_assets.core.register import Publication
 from athena_assets.core.request import Published, Reused, Skipped
 from athena_assets.core.target import Target
+from athena_assets.orchestration.preview import markdown
 
 Metadata = dict[str, dg.MetadataValue]
 
@@ -34,8 +36,9 @@ def outcome_metadata(
     target: Target,
     request_id: str,
     partition: str | None,
-    console_url: str | None,
-    columns: dg.TableSchema | None,
+    query_console: str | None,
+    s3_console: str | None,
+    sample: Sample | None,
 ) -> Metadata:
     """Every figure that the outcome holds, typed for Dagster's UI; keys as in the module's text.
 
@@ -43,17 +46,19 @@ def outcome_metadata(
         target: what was published.
         request_id: this request's id.
         partition: its key, which decides between `dagster/partition_row_count` and `dagster/row_count`.
-        console_url: the query in the Athena console, if it can be linked to.
-        columns: the schema that was read from a published file.
+        query_console: the query in the Athena console, if it can be linked to.
+        s3_console: the location in the S3 console, likewise.
+        sample: columns and first rows that were read from a published file.
     """
     publication = outcome.publication
     statistics = publication.statistics
+    preview = None if sample is None else markdown(sample)
     row_count = "dagster/row_count" if partition is None else "dagster/partition_row_count"
     known: dict[str, dg.MetadataValue | None] = {
         "dagster/uri": dg.MetadataValue.text(_uri(target, publication, partition)),
         "dagster/table_name": None if target.glue_table is None else dg.MetadataValue.text(target.glue_table),
         row_count: _int(publication.rows),
-        "dagster/column_schema": None if columns is None else dg.MetadataValue.table_schema(columns),
+        "dagster/column_schema": None if sample is None else _schema(sample),
         "athena_assets/request_id": dg.MetadataValue.text(request_id),
         "athena_assets/mode": dg.MetadataValue.text(str(target.mode)),
         **_request(outcome),
@@ -64,7 +69,9 @@ def outcome_metadata(
         "athena_assets/files": _int(publication.files),
         "athena_assets/bytes": _int(publication.bytes),
         "athena_assets/query_id": dg.MetadataValue.text(publication.query_id),
-        "athena_assets/query_console": None if console_url is None else dg.MetadataValue.url(console_url),
+        "athena_assets/query_console": _link(query_console),
+        "athena_assets/s3_console": _link(s3_console),
+        "athena_assets/preview": None if preview is None else dg.MetadataValue.md(preview),
         "athena_assets/query_bytes_scanned": _int(statistics.bytes_scanned),
         "athena_assets/query_queue_seconds": _seconds(statistics.queue_ms),
         "athena_assets/query_engine_seconds": _seconds(statistics.engine_ms),
@@ -86,7 +93,7 @@ def skipped_metadata(outcome: Skipped, *, request_id: str, console_url: str | No
         "athena_assets/request_id": dg.MetadataValue.text(request_id),
         "athena_assets/owner": dg.MetadataValue.text(outcome.owner),
         "athena_assets/query_id": None if outcome.query_id is None else dg.MetadataValue.text(outcome.query_id),
-        "athena_assets/query_console": None if console_url is None else dg.MetadataValue.url(console_url),
+        "athena_assets/query_console": _link(console_url),
     }
     return {key: value for key, value in known.items() if value is not None}
 
@@ -125,6 +132,18 @@ def cost_estimate_usd(bytes_scanned: int) -> float:
     """
     megabytes = max(_LEAST_MB, math.ceil(bytes_scanned / _MB))
     return megabytes * _MB / _TB * USD_PER_TB
+
+
+def _schema(sample: Sample) -> dg.MetadataValue | None:
+    if sample.columns is None:
+        return None
+    return dg.MetadataValue.table_schema(
+        dg.TableSchema([dg.TableColumn(each.name, each.type) for each in sample.columns])
+    )
+
+
+def _link(url: str | None) -> dg.MetadataValue | None:
+    return None if url is None else dg.MetadataValue.url(url)
 
 
 def _int(value: int | None) -> dg.MetadataValue | None:

@@ -1,13 +1,15 @@
 """What the step of an asset does: one publication, or those of several partitions at once."""
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
 import dagster as dg
 
+from athena_assets.aws.result_files import Sample, Unreadable
 from athena_assets.core.request import Published, Reused, Skipped
 from athena_assets.core.target import Target
 from athena_assets.errors import AthenaAssetsError, InvalidTarget
-from athena_assets.orchestration.console import query_link
+from athena_assets.orchestration.console import query_link, s3_link, with_link
 from athena_assets.orchestration.failures import failure, failures, query_of
 from athena_assets.orchestration.metadata import Metadata, outcome_metadata, skipped_metadata
 from athena_assets.orchestration.partitions import check_key
@@ -43,7 +45,7 @@ class Step:
                 request_id=self._wish(partition),
                 force=forced(context.run, self._force, self._target),
                 run=context.run.run_id,
-                observe=context.log.info,
+                observe=lambda line: context.log.info(with_link(self._publisher, line)),
                 first_try=self._first_try,
             )
         except AthenaAssetsError as error:
@@ -52,6 +54,7 @@ class Step:
         if isinstance(outcome, Skipped):
             yield self._skipped(outcome, partition)
         else:
+            context.log.info(ending(outcome))
             context.add_asset_metadata(self._metadata(outcome, partition), partition_key=partition)
             yield dg.MaterializeResult()
 
@@ -86,6 +89,7 @@ class Step:
                 skipped = True
                 yield self._skipped(outcome, partition)
             else:
+                context.log.info("%s: %s", partition, ending(outcome))
                 metadata = self._metadata(outcome, partition)
                 context.add_asset_metadata(metadata, partition_key=partition)
                 # Yielded, it is stored at once; context.log_event would keep it to the end.
@@ -107,7 +111,7 @@ class Step:
                 request_id=self._wish,
                 force=forced(context.run, self._force, self._target),
                 run=context.run.run_id,
-                observe=lambda partition, line: context.log.info("%s: %s", partition, line),
+                observe=lambda partition, line: context.log.info("%s: %s", partition, with_link(self._publisher, line)),
                 first_try=self._first_try,
             )
             # Interrupted while it stores what we yielded, Dagster drops our generator without closing it.
@@ -143,15 +147,33 @@ class Step:
             target=self._target,
             request_id=self._wish(partition),
             partition=partition,
-            console_url=query_link(self._publisher, outcome.publication.query_id),
-            columns=self._column_schema(outcome, partition),
+            query_console=query_link(self._publisher, outcome.publication.query_id),
+            s3_console=s3_link(self._publisher, self._target.location_for(partition)),
+            sample=self._sample(outcome, partition),
         )
 
-    def _column_schema(self, outcome: Published | Reused, partition: str | None) -> dg.TableSchema | None:
-        """The result is published, so that a schema that can't be read fails nothing."""
+    def _sample(self, outcome: Published | Reused, partition: str | None) -> Sample | None:
+        """The result is published, so that a file that can't be looked into fails nothing."""
         try:
-            columns = self._publisher.columns(self._target, outcome, partition=partition)
-        except AthenaAssetsError as error:
-            self._context.log.warning("The column schema is left out: %s", error)
+            return self._publisher.sample(self._target, outcome, partition=partition, rows=self._resource.preview_rows)
+        except (AthenaAssetsError, Unreadable) as error:
+            self._context.log.warning("The column schema and the preview are left out: %s", error)
             return None
-        return None if columns is None else dg.TableSchema([dg.TableColumn(each.name, each.type) for each in columns])
+
+
+def ending(outcome: Published | Reused) -> str:
+    """The last line of a publication's story: what readers now read, and whose query made it."""
+    publication = outcome.publication
+    result = f"{publication.files} file(s), {publication.bytes} bytes"
+    if publication.rows is not None:
+        result += f", {publication.rows} rows"
+    whose = f"query {publication.query_id} of {f'run {publication.run}' if publication.run else publication.request}"
+    when = datetime.fromtimestamp(publication.at, UTC).isoformat(timespec="seconds")
+    if isinstance(outcome, Reused):
+        how = f"waited {outcome.waited:.1f} s for" if outcome.joined else "nothing has changed since"
+        told = f"reused, no query was started: {how} {whose}, published {when}: {result}"
+    elif outcome.adopted:
+        told = f"published {result}; the query had been started by an earlier owner of the slot"
+    else:
+        told = f"published {result}; {outcome.attempts} query(s) started"
+    return told + ("; another result has been published over it since" if outcome.superseded else "")

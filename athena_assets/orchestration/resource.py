@@ -10,7 +10,7 @@ from pydantic.config import JsonDict
 
 from athena_assets.aws.session import AwsSettings
 from athena_assets.core.policy import LEASE_SECONDS
-from athena_assets.unload import Publisher
+from athena_assets.unload import SAMPLE_ROWS, Publisher
 
 # Dagster masks such a field's value wherever it shows a resource's configuration.
 _SECRET: JsonDict = {"dagster__is_secret": True}
@@ -62,6 +62,13 @@ class AthenaUnloadResource(dg.ConfigurableResource["AthenaUnloadResource"]):
         default=LEASE_SECONDS,
         description="Seconds after which a caller that died may be replaced. Too short a time costs queries.",
         gt=0,
+    )
+
+    preview_rows: int = Field(
+        default=SAMPLE_ROWS,
+        description="Rows of each result that its materialization shows. 0: none, where Dagster may not hold data.",
+        ge=0,
+        le=100,
     )
 
     _publisher: Publisher | None = PrivateAttr(default=None)

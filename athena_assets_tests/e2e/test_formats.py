@@ -67,8 +67,20 @@ def test_every_format_is_published_and_replaced(lake: Lake, name: str) -> None:
     target, publisher = lake.target(output=output, query=query), lake.publisher()
     assert isinstance(publisher.unload(target), Published)
     assert numbers(lake, target.location, output) == Counter(range(ROWS))
-    assert isinstance(publisher.unload(target, force=True), Published)
+    outcome = publisher.unload(target, force=True)
+    assert isinstance(outcome, Published)
     assert numbers(lake, target.location, output) == Counter(range(ROWS))
+
+    assert publisher.count_rows(target, publisher.read_manifest(target)) == ROWS
+    sample = publisher.sample(target, outcome, rows=3)
+    assert sample is not None
+    text = output.format == "TEXTFILE"
+    first = int(str(sample.rows[0][0]))
+    assert sample.rows == tuple((str(n), "x") if text else (str(n),) for n in range(first, first + 3))
+    assert sample.names == (("column 1", "column 2") if text else ("n",))
+    told = output.format in ("PARQUET", "ORC")
+    assert (sample.columns is not None) == told
+    assert not told or [(each.name, each.type) for each in sample.columns or ()] == [("n", "bigint")]
 
 
 def test_a_result_laid_out_in_directories_is_replaced_whole(lake: Lake) -> None:

@@ -165,9 +165,10 @@ def test_columns_are_read_from_the_published_file(lake: Lake) -> None:
         "CAST(n AS integer) AS i, CAST(n AS decimal(10, 2)) AS price FROM numbers"
     )
     target, publisher = lake.target(query=query), lake.publisher()
-    columns = publisher.columns(target, done(publisher.unload(target)))
-    assert columns is not None
-    assert [(each.name, each.type) for each in columns] == [
+    sample = publisher.sample(target, done(publisher.unload(target)))
+    assert sample is not None
+    assert sample.columns is not None
+    assert [(each.name, each.type) for each in sample.columns] == [
         ("n", "bigint"),
         ("d", "double"),
         ("s", "string"),
@@ -180,6 +181,9 @@ def test_columns_are_read_from_the_published_file(lake: Lake) -> None:
 
 def test_columns_of_json_and_of_an_empty_result_are_not_made_up(lake: Lake) -> None:
     publisher = lake.publisher()
-    for changes in ({"output": OutputFormat("json")}, {"query": "SELECT n FROM numbers WHERE n < 0"}):
-        target = lake.target(**changes)
-        assert publisher.columns(target, done(publisher.unload(target))) is None
+    target = lake.target(output=OutputFormat("json"))
+    sample = publisher.sample(target, done(publisher.unload(target)))
+    assert sample is not None
+    assert sample.columns is None
+    target = lake.target(query="SELECT n FROM numbers WHERE n < 0")
+    assert publisher.sample(target, done(publisher.unload(target))) is None

@@ -89,7 +89,7 @@ def test_every_s3_call_names_the_expected_owner(lake: Lake) -> None:
     target = lake.target()
     outcome = done(publisher.unload(target))
     publisher.unload(target, force=True)
-    publisher.columns(target, outcome)
+    publisher.sample(target, outcome)
     location = parse_location(target.location)
     publisher.scrub(location)
     publisher.collect(location, delete=True)

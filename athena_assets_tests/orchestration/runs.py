@@ -23,7 +23,7 @@ def at(target: Target, partition: str) -> str:
     return str(target.location_for(partition))
 
 
-def resource(lake: Lake) -> AthenaUnloadResource:
+def resource(lake: Lake, **changes: Any) -> AthenaUnloadResource:
     settings = lake.settings
     return AthenaUnloadResource(
         region_name=settings.region,
@@ -32,6 +32,7 @@ def resource(lake: Lake) -> AthenaUnloadResource:
         aws_secret_access_key=settings.secret_access_key,
         output_location=settings.output_location,
         lease_seconds=LEASE,
+        **changes,
     )
 
 

@@ -1,18 +1,22 @@
-"""The check that readers see exactly what was published, against what is planted at, and taken from, the location."""
+"""The checks of what readers see, against what is planted at, and taken from, the location."""
 
+import io
 import threading
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from athena_assets import Target
+from athena_assets import Target, errors
 from athena_assets.core.keys import published_name
 from athena_assets.core.location import parse_location
-from athena_assets.local import Fault, HoldRequest
+from athena_assets.local import Fault, HoldRequest, Respond
 from athena_assets.orchestration import build_unload_asset, build_unload_checks
 from athena_assets.orchestration.checks import EXAMPLES, MOST_PARTITIONS
-from athena_assets_tests.e2e.lake import Lake, wait_until
+from athena_assets_tests.e2e.lake import ROWS, ROWS_PER_FILE, Lake, wait_until
 from athena_assets_tests.orchestration.runs import SIZES, at, resource, run, sized
 
 
@@ -38,12 +42,13 @@ def check(
     target: Target,
     instance: dg.DagsterInstance | None = None,
     *,
+    name: str = "scrub",
     asset: dg.AssetsDefinition | None = None,
     most_partitions: int = MOST_PARTITIONS,
     **arguments: Any,
 ) -> Checked:
     """Runs the check alone, or after its asset if that is given."""
-    checks = build_unload_checks(target, most_partitions=most_partitions)
+    checks = build_unload_checks(target, checks=[name], most_partitions=most_partitions)
     selection: dg.AssetSelection = dg.AssetSelection.checks(*checks)
     if asset is not None:
         selection |= dg.AssetSelection.assets(asset)
@@ -233,3 +238,131 @@ def test_of_many_partitions_the_last_ones_are_checked(
     found = check(lake, published, instance, most_partitions=1)
     assert (found.metadata["partitions_checked"], found.metadata["partitions_left_out"]) == (1, 1)
     assert found.counts == (0, 1, 0)  # of the partition 20
+
+
+def put_rows(lake: Lake, uri: str, rows: int) -> None:
+    """Writes another file over a published one."""
+    body = io.BytesIO()
+    pq.write_table(pa.table({"n": pa.array(range(rows), pa.int64())}), body)
+    lake.s3.put_object(Bucket=lake.bucket, Key=uri.removeprefix(f"s3://{lake.bucket}/"), Body=body.getvalue())
+
+
+def test_the_rows_of_all_files_are_counted_and_compared_with_the_querys(lake: Lake, target: Target) -> None:
+    found = check(lake, target, name="row_count")
+    assert found.passed
+    assert (found.metadata["rows_counted"], found.metadata["rows_given"]) == (ROWS, ROWS)
+    put_rows(lake, f"s3://{lake.bucket}/{min(lake.listing(target.location))}", ROWS_PER_FILE - 1)
+    found = check(lake, target, name="row_count")
+    assert (found.passed, found.severity) == (False, "ERROR")
+    assert f"{target.location} holds {ROWS - 1} rows, and its query gave {ROWS}." in found.description
+
+
+def test_a_file_that_is_gone_is_not_counted_as_empty(lake: Lake, target: Target) -> None:
+    lake.s3.delete_object(Bucket=lake.bucket, Key=min(lake.listing(target.location)))
+    found = check(lake, target, name="row_count")
+    assert (found.passed, found.severity) == (False, "WARN")
+    assert "were not counted" in found.description
+    assert "is gone" in found.description
+
+
+def test_rows_are_counted_in_each_partition(lake: Lake, instance: dg.DagsterInstance) -> None:
+    target = sized(lake)
+    asset = build_unload_asset(target, partitions_def=SIZES)
+    for size in ("10", "20"):
+        assert run(lake, asset, instance, partition=size).success
+    found = check(lake, target, instance, name="row_count")
+    assert found.passed
+    assert (found.metadata["rows_counted"], found.metadata["partitions_checked"]) == (30, 2)
+    put_rows(lake, f"s3://{lake.bucket}/{min(lake.listing(at(target, '20')))}", 1)
+    found = check(lake, target, instance, name="row_count")
+    assert found.description.startswith(f"{at(target, '20')} holds 1 rows, and its query gave 20.")
+
+
+def test_a_row_count_that_athena_did_not_tell_is_not_made_up(lake: Lake) -> None:
+    lake.aws.faults.add(
+        Fault(Respond(500, "InternalServerException"), operation="GetQueryRuntimeStatistics", times=None)
+    )
+    target = lake.target()
+    assert run(lake, build_unload_asset(target)).success
+    found = check(lake, target, name="row_count")
+    assert found.passed
+    assert found.description == f"{target.location} holds {ROWS} rows; Athena did not tell how many its query gave."
+
+
+def test_a_changed_column_is_told_by_every_check_until_the_next_publication(
+    lake: Lake, instance: dg.DagsterInstance
+) -> None:
+    target = lake.target(query="SELECT n, n AS old, n AS size FROM numbers")
+    first = check(lake, target, instance, name="schema_change", asset=build_unload_asset(target))
+    assert (first.passed, first.description) == (True, "There is nothing to compare with.")
+    changed = replace(target, query="SELECT n, 'x' AS size, n AS new FROM numbers")
+    asset = build_unload_asset(changed)
+    told = ["new bigint is new", "old bigint is gone", "size was bigint and is string"]
+    for _ in range(2):  # the second run reuses what the first published
+        found = check(lake, changed, instance, name="schema_change", asset=asset)
+        assert (found.passed, found.severity) == (False, "WARN")
+        assert found.metadata["changes"] == told
+    assert check(lake, changed, instance, name="schema_change").metadata["changes"] == told
+    assert run(lake, asset, instance, force=True).success
+    assert check(lake, changed, instance, name="schema_change").passed
+
+
+def test_the_order_of_columns_is_part_of_the_schema(lake: Lake, instance: dg.DagsterInstance) -> None:
+    target = lake.target(query="SELECT n, n AS m FROM numbers")
+    assert run(lake, build_unload_asset(target), instance).success
+    changed = replace(target, query="SELECT n AS m, n FROM numbers")
+    found = check(lake, changed, instance, name="schema_change", asset=build_unload_asset(changed))
+    assert found.metadata["changes"] == ["the order was n, m and is m, n"]
+
+
+def test_partitions_of_one_run_are_each_compared_with_the_publication_before_the_run(
+    lake: Lake, instance: dg.DagsterInstance
+) -> None:
+    target = sized(lake)
+    assert run(lake, build_unload_asset(target, partitions_def=SIZES), instance, partition="10").success
+    changed = replace(target, query="SELECT n, n AS more FROM numbers WHERE n < CAST(${partition} AS BIGINT)")
+    several = build_unload_asset(changed, partitions_def=SIZES, backfill_policy=dg.BackfillPolicy.single_run())
+    range_tags = {"dagster/asset_partition_range_start": "20", "dagster/asset_partition_range_end": "30"}
+    found = check(lake, changed, instance, name="schema_change", asset=several, tags=range_tags)
+    assert found.metadata["changes"] == ["more bigint is new"]
+
+
+def test_a_format_that_tells_no_types_has_nothing_to_compare(lake: Lake, instance: dg.DagsterInstance) -> None:
+    target = lake.target(output="json")
+    asset = build_unload_asset(target)
+    for force in (False, True):
+        assert run(lake, asset, instance, force=force).success
+    found = check(lake, target, instance, name="schema_change")
+    assert (found.passed, found.description) == (True, "There is nothing to compare with.")
+
+
+def test_a_blocking_check_keeps_what_depends_on_the_asset_from_running(lake: Lake, target: Target) -> None:
+    asset = build_unload_asset(target)
+    checks = build_unload_checks(target, blocking=["scrub"])
+
+    @dg.asset(deps=[asset])
+    def reader() -> None: ...
+
+    def both() -> dg.ExecuteInProcessResult:
+        return dg.materialize([asset, *checks, reader], resources={"athena": resource(lake)}, raise_on_error=False)
+
+    result = both()
+    assert {each.check_name: each.passed for each in result.get_asset_check_evaluations()} == {
+        "scrub": True,
+        "row_count": True,
+        "schema_change": True,
+    }
+    assert len(result.asset_materializations_for_node("reader")) == 1
+    plant(lake, target.location)
+    result = both()
+    assert not result.success
+    assert not result.get_asset_materialization_events() or not any(
+        event.asset_key == dg.AssetKey("reader") for event in result.get_asset_materialization_events()
+    )
+
+
+@pytest.mark.parametrize("arguments", [{"checks": ["scrap"]}, {"checks": ["scrub"], "blocking": ["row_count"]}])
+def test_a_check_that_there_is_not_is_refused_by_name(arguments: dict[str, Any]) -> None:
+    target = Target(name="mart", query="SELECT 1 AS one", location="s3://lake/mart/")
+    with pytest.raises(errors.InvalidTarget, match=r"mart.*'(scrap|row_count)' is none of its checks"):
+        build_unload_checks(target, **arguments)

@@ -26,6 +26,9 @@ def test_every_figure_is_what_athena_and_s3_say(lake: Lake, instance: dg.Dagster
     assert register.publication is not None
     statistics = execution["Statistics"]
     assert metadata.pop("athena_assets/published_at") == register.publication.at
+    head, rule, *shown = metadata.pop("athena_assets/preview").splitlines()
+    assert (head, rule, len(shown)) == ("| n |", "| --- |", 10)
+    assert {int(line.strip("| ")) for line in shown} <= set(lake.rows(target.location))
     assert metadata == {
         "dagster/uri": f"s3://{lake.bucket}/published/numbers/",
         "dagster/row_count": ROWS,
@@ -56,6 +59,18 @@ def test_the_story_of_the_publication_is_in_the_runs_log(lake: Lake, instance: d
     [query] = lake.queries(target.location)
     told = [event.user_message for event in instance.all_logs(result.run_id)]
     assert f"running: query {query.query_id}" in told
+    again = run(lake, build_unload_asset(target), instance)
+    told = [event.user_message for event in instance.all_logs(again.run_id)]
+    [last] = [line for line in told if line.startswith("reused, no query was started")]
+    assert f"query {query.query_id} of run {result.run_id}" in last
+
+
+def test_a_deployment_may_keep_data_out_of_dagster(lake: Lake) -> None:
+    asset = build_unload_asset(lake.target())
+    result = dg.materialize([asset], resources={"athena": resource(lake, preview_rows=0)})
+    [metadata] = recorded(result)
+    assert "athena_assets/preview" not in metadata
+    assert metadata["dagster/column_schema"] == dg.TableSchema(columns=[dg.TableColumn("n", "bigint")])
 
 
 def test_a_run_over_unchanged_data_reuses_and_names_the_run_that_published(

@@ -7,9 +7,13 @@ import dagster as dg
 import pytest
 
 from athena_assets import AwsSettings, Published, Publisher, Reused, Target
+from athena_assets.aws.parquet import Column
+from athena_assets.aws.result_files import Sample
+from athena_assets.core.location import parse_location
 from athena_assets.core.register import Publication, Statistics
-from athena_assets.orchestration.console import query_link
+from athena_assets.orchestration.console import query_link, s3_link, with_link
 from athena_assets.orchestration.metadata import cost_estimate_usd, outcome_metadata
+from athena_assets.orchestration.publish import ending
 
 MB = 2**20
 RUN = "0b6b8c3e-8a3e-4c5c-9b7e-0d7a5f6f3f10"
@@ -37,8 +41,9 @@ def metadata(outcome: Published | Reused, **changes: Any) -> dict[str, dg.Metada
         "target": TARGET,
         "request_id": "ours",
         "partition": None,
-        "console_url": None,
-        "columns": None,
+        "query_console": None,
+        "s3_console": None,
+        "sample": None,
     }
     return outcome_metadata(outcome, **(arguments | changes))
 
@@ -108,7 +113,11 @@ def test_the_mode_and_the_glue_table_are_those_of_the_target() -> None:
 
 def test_values_have_the_types_that_dagsters_ui_renders() -> None:
     schema = dg.TableSchema(columns=[dg.TableColumn("n", "bigint")])
-    found = metadata(Published(PUBLICATION, superseded=True), console_url="https://example.test/", columns=schema)
+    sample = Sample((Column("n", "bigint"),), ("n",), (("1",),))
+    link = "https://example.test/"
+    found = metadata(Published(PUBLICATION, superseded=True), query_console=link, s3_console=link, sample=sample)
+    assert found["athena_assets/preview"] == dg.MetadataValue.md("| n |\n| --- |\n| 1 |")
+    assert found["athena_assets/s3_console"] == dg.MetadataValue.url(link)
     assert found["athena_assets/query_console"] == dg.MetadataValue.url("https://example.test/")
     assert found["dagster/column_schema"] == dg.MetadataValue.table_schema(schema)
     assert found["athena_assets/published_at"] == dg.MetadataValue.timestamp(PUBLICATION.at)
@@ -132,6 +141,35 @@ def test_a_query_links_to_the_console_of_its_region(region: str, host: str) -> N
 @pytest.mark.parametrize("region", [None, "us-iso-east-1", "us-isob-east-1", "eu-isoe-west-1"])
 def test_no_link_without_a_region_that_has_a_public_console(region: str | None) -> None:
     assert query_link(Publisher(AwsSettings(region=region)), "1234") is None
+    assert s3_link(Publisher(AwsSettings(region=region)), parse_location("s3://lake/mart/")) is None
+
+
+def test_a_location_links_to_its_objects_whatever_is_in_its_name() -> None:
+    link = s3_link(Publisher(AwsSettings(region="eu-central-1")), parse_location("s3://lake/day=2024-01-31/a b&c/"))
+    assert link == (
+        "https://eu-central-1.console.aws.amazon.com/s3/buckets/lake"
+        "?region=eu-central-1&prefix=day%3D2024-01-31%2Fa%20b%26c%2F"
+    )
+
+
+def test_a_line_that_names_a_query_links_to_it_and_others_stay_as_they_are() -> None:
+    publisher = Publisher(AwsSettings(region="eu-central-1"))
+    line = f"running: query {RUN}"
+    assert with_link(publisher, line) == f"{line} ({query_link(publisher, RUN)})"
+    for other in ("acquired: fence 2", f"waiting: held by run {RUN}"):
+        assert with_link(publisher, other) == other
+
+
+def test_the_story_ends_with_what_readers_read_and_whose_query_made_it() -> None:
+    when = "2027-01-15T08:00:00+00:00"
+    whose = f"query query of run {RUN}, published {when}: 3 file(s), 1000 bytes, 10 rows"
+    reused = "reused, no query was started: "
+    assert ending(Published(PUBLICATION)) == "published 3 file(s), 1000 bytes, 10 rows; 1 query(s) started"
+    assert ending(Published(PUBLICATION, adopted=True)).endswith("started by an earlier owner of the slot")
+    assert ending(Reused(PUBLICATION)) == f"{reused}nothing has changed since {whose}"
+    assert ending(Reused(PUBLICATION, waited=1.25, joined=True)) == f"{reused}waited 1.2 s for {whose}"
+    assert "another/request" in ending(Reused(replace(PUBLICATION, run=None)))
+    assert ending(Reused(PUBLICATION, superseded=True)).endswith("another result has been published over it since")
 
 
 def test_no_link_to_a_console_that_does_not_know_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
