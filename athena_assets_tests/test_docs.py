@@ -26,12 +26,14 @@ from athena_assets.core.partition import Grain
 from athena_assets.core.register import Mode
 from athena_assets.core.target import OnEmpty
 from athena_assets.local import EmbeddedAws, Fault, Respond
+from athena_assets.orchestration import metadata
+from athena_assets.orchestration.checks import CHECKS
 from athena_assets.sql import inspect_query
 from athena_assets_tests.deploy.template import load_template
 from athena_assets_tests.e2e.lake import Lake, wait_until
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = ("deploy.md", "targets.md", "publish-modes.md", "troubleshooting.md")
+PAGES = ("deploy.md", "targets.md", "publish-modes.md", "runs.md", "troubleshooting.md")
 FILES = 4
 
 
@@ -216,6 +218,17 @@ def test_grains_and_their_keys_are_the_codes() -> None:
 def test_every_choice_is_named_in_the_row_of_its_field(name: str, kind: Any) -> None:
     (row,) = [row for row in tables(page("targets.md"), "Field") if row["Field"] == f"`{name}`"]
     assert [choice for choice in kind if f"`{choice}`" not in row["Meaning"]] == []
+
+
+def test_every_key_of_the_metadata_is_documented() -> None:
+    source = inspect.getsource(metadata.outcome_metadata) + inspect.getsource(metadata._request)
+    keys = set(re.findall(r'"((?:dagster|athena_assets)/[a-z0-9_]+)"', source))
+    documented = " ".join(row["Key"] for row in tables(page("runs.md"), "Key"))
+    assert set(re.findall(r"`([^`]+)`", documented)) == keys
+
+
+def test_every_check_is_documented() -> None:
+    assert [row["Check"].strip("`") for row in tables(page("runs.md"), "Check")] == list(CHECKS)
 
 
 def test_the_window_of_a_partition_can_be_used_in_a_query(sales: Sales) -> None:
