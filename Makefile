@@ -28,7 +28,8 @@ dev: $(VENV)/.dev-installed  ## run Dagster's UI and daemon on an embedded AWS w
 test: $(VENV)/.dev-installed  ## run the tests, less the long ones
 	@$(PYTEST) -m "not long" $(ARGS)
 
-test-all: $(VENV)/.dev-installed  ## run all tests
+test-all: $(VENV)/.dev-installed  ## run all tests; needs Chromium and PostgreSQL, and installs them on Debian
+	@.ci/system-packages chromium postgresql
 	@$(PYTEST) $(ARGS)
 
 lint: $(VENV)/.dev-installed  ## check style, types and who imports whom
