@@ -23,7 +23,11 @@ _AT_ONCE = 8
 
 
 def build_unload_checks(
-    target: Target, *, most_partitions: int = MOST_PARTITIONS, resource_key: str = "athena"
+    target: Target,
+    *,
+    asset_key: dg.AssetKey | None = None,
+    most_partitions: int = MOST_PARTITIONS,
+    resource_key: str = "athena",
 ) -> Sequence[dg.AssetChecksDefinition]:
     """A check, `scrub`, that readers of the target's asset see exactly what was published.
 
@@ -38,20 +42,21 @@ def build_unload_checks(
 
     Args:
         target: of which the asset is published.
+        asset_key: of that asset, if a translator gave it another one than the target's name.
         most_partitions: see above.
         resource_key: under which an AthenaUnloadResource is found.
     """
-    asset_key = dg.AssetKey(target.name.split("/"))
+    checked = asset_key or dg.AssetKey(target.name.split("/"))
 
     @dg.asset_check(
-        asset=asset_key,
+        asset=checked,
         name=CHECK_NAME,
         description="Readers see exactly what was published.",
         required_resource_keys={resource_key},
     )
     def scrub(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         resource: AthenaUnloadResource = getattr(context.resources, resource_key)
-        partitions, left_out = _partitions(context, target, asset_key, most_partitions)
+        partitions, left_out = _partitions(context, target, checked, most_partitions)
         try:
             findings = _look_at_all(resource.publisher(), [target.location_for(each) for each in partitions])
         except AthenaAssetsError as error:

@@ -9,8 +9,8 @@ import pytest
 from athena_assets import OutputFormat, Target, UpstreamTable
 from athena_assets.errors import InvalidTarget
 from athena_assets.orchestration import AthenaUnloadResource, build_unload_asset, unload_assets
-from athena_assets.orchestration.assets import _code_version
 from athena_assets.orchestration.concurrency import pool_name
+from athena_assets.orchestration.lineage import code_version
 
 DAYS = dg.DailyPartitionsDefinition("2026-01-01")
 
@@ -122,7 +122,7 @@ def test_the_code_version_follows_what_is_published(change: dict[str, Any]) -> N
     assert spec(build_unload_asset(target())).code_version != spec(build_unload_asset(target(**change))).code_version
 
 
-def test_a_parameters_value_changes_the_code_version() -> None:
+def test_a_parameters_value_changes_thecode_version() -> None:
     one, other = (target(query="SELECT ${a} AS a", parameters={"a": value}) for value in "12")
     assert spec(build_unload_asset(one)).code_version != spec(build_unload_asset(other)).code_version
 
@@ -149,10 +149,10 @@ def test_the_code_version_does_not_follow_how_it_is_published(change: dict[str, 
 
 def test_the_code_version_follows_the_grain_where_the_query_is_given_times() -> None:
     keyed = {grain: daily(query="SELECT ${partition} AS part", grain=grain) for grain in (None, "day")}
-    versions = {_code_version(each) for each in keyed.values()}
+    versions = {code_version(each) for each in keyed.values()}
     assert len(versions) == 1
     timed = [daily(query="SELECT ${partition_start} AS start", grain=grain) for grain in ("day", "week")]
-    assert len({_code_version(each) for each in timed}) == 2
+    assert len({code_version(each) for each in timed}) == 2
 
 
 def test_a_busy_slot_may_leave_only_a_skipping_target_without_its_output() -> None:
