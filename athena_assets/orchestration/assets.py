@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -12,12 +11,10 @@ from athena_assets.core.target import OnConflict, Target
 from athena_assets.orchestration.checks import build_unload_checks
 from athena_assets.orchestration.concurrency import CONCURRENCY_KEY_TAG, pool_name
 from athena_assets.orchestration.failures import tried_again
-from athena_assets.orchestration.lineage import AthenaUnloadTranslator, within_set
+from athena_assets.orchestration.lineage import AthenaUnloadTranslator, Dependency, with_attributes, within_set
 from athena_assets.orchestration.partitions import check_partitions
 from athena_assets.orchestration.publish import Events, Step
 from athena_assets.orchestration.request import FORCE_TAG
-
-Dependency = dg.AssetKey | dg.AssetDep | dg.AssetSpec | dg.AssetsDefinition | str
 
 
 class UnloadConfig(dg.Config):
@@ -74,17 +71,17 @@ def build_unload_asset(
     Raises:
         InvalidTarget: if anything is wrong that can be seen without AWS.
     """
-    spec = (translator or AthenaUnloadTranslator()).get_asset_spec(target)
-    spec = _with(
-        spec,
+    spec = with_attributes(
+        (translator or AthenaUnloadTranslator()).get_asset_spec(target),
         deps=deps,
         group_name=group_name,
         owners=owners,
-        description=None if description is None else f"{description.strip()}\n\n{spec.description or ''}".strip(),
+        tags=tags,
+        description=description,
         automation_condition=automation_condition,
         freshness_policy=freshness_policy,
         partitions_def=partitions_def,
-    ).merge_attributes(tags=tags or {})
+    )
     partitions = spec.partitions_def
     check_partitions(target, partitions)
     # Not as deps: Dagster names the op's inputs after those, and tables have names that an input may not have.
@@ -183,7 +180,3 @@ def unload_assets(
         for check in build_unload_checks(target, asset_key=asset.key, resource_key=resource_key)
     ]
     return [*assets, *made]
-
-
-def _with(spec: dg.AssetSpec, **attributes: Any) -> dg.AssetSpec:
-    return spec.replace_attributes(**{name: value for name, value in attributes.items() if value is not None})

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import dagster as dg
 
@@ -10,6 +11,8 @@ from athena_assets.core.partition import END, PARTITION, START
 from athena_assets.core.statement import check_query, query_placeholders, render_query
 from athena_assets.core.target import Target, UpstreamTable
 from athena_assets.sql import inspect_query
+
+Dependency = dg.AssetKey | dg.AssetDep | dg.AssetSpec | dg.AssetsDefinition | str
 
 GLUE_CATALOG = "awsdatacatalog"  # the account's own
 
@@ -77,6 +80,34 @@ class AthenaUnloadTranslator:
             kinds={"glue", "table"} if ours else {"table"},
             metadata={"dagster/table_name": dg.MetadataValue.text(".".join(key.path))},
         )
+
+
+def with_attributes(
+    spec: dg.AssetSpec,
+    *,
+    deps: Sequence[Dependency] | None,
+    group_name: str | None,
+    owners: Sequence[str] | None,
+    tags: Mapping[str, str] | None,
+    description: str | None,
+    automation_condition: dg.AutomationCondition[dg.AssetKey] | None,
+    freshness_policy: dg.FreshnessPolicy | None,
+    partitions_def: dg.PartitionsDefinition | None,
+) -> dg.AssetSpec:
+    """The spec with what is given instead of what it says; tags are added, and a description stands before its own."""
+    if description is not None:
+        description = f"{description.strip()}\n\n{spec.description or ''}".strip()
+    given: dict[str, Any] = {
+        "deps": deps,
+        "group_name": group_name,
+        "owners": owners,
+        "description": description,
+        "automation_condition": automation_condition,
+        "freshness_policy": freshness_policy,
+        "partitions_def": partitions_def,
+    }
+    replaced = spec.replace_attributes(**{name: value for name, value in given.items() if value is not None})
+    return replaced.merge_attributes(tags=tags or {})
 
 
 def upstream_specs(
