@@ -1,7 +1,9 @@
 """One Dagster asset for each target."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
@@ -36,7 +38,7 @@ def build_unload_asset(
     tags: Mapping[str, str] | None = None,
     description: str | None = None,
     retry_policy: dg.RetryPolicy | None = None,
-    automation_condition: dg.AutomationCondition[dg.AssetKey] | None = None,
+    automation_condition: dg.AutomationCondition[Any] | None = None,
     freshness_policy: dg.FreshnessPolicy | None = None,
     backfill_policy: dg.BackfillPolicy | None = None,
     translator: AthenaUnloadTranslator | None = None,
@@ -71,17 +73,18 @@ def build_unload_asset(
     Raises:
         InvalidTarget: if anything is wrong that can be seen without AWS.
     """
-    spec = with_attributes(
-        (translator or AthenaUnloadTranslator()).get_asset_spec(target),
-        deps=deps,
-        group_name=group_name,
-        owners=owners,
-        tags=tags,
-        description=description,
-        automation_condition=automation_condition,
-        freshness_policy=freshness_policy,
-        partitions_def=partitions_def,
-    )
+    with _named(target):
+        spec = with_attributes(
+            (translator or AthenaUnloadTranslator()).get_asset_spec(target),
+            deps=deps,
+            group_name=group_name,
+            owners=owners,
+            tags=tags,
+            description=description,
+            automation_condition=automation_condition,
+            freshness_policy=freshness_policy,
+            partitions_def=partitions_def,
+        )
     partitions = spec.partitions_def
     check_partitions(target, partitions)
     # Not as deps: Dagster names the op's inputs after those, and tables have names that an input may not have.
@@ -100,7 +103,7 @@ def build_unload_asset(
             step = Step(context, getattr(context.resources, resource_key), target, force=config.force)
             yield from step.publish(None) if partitions is None else step.publish_all(partitions)
 
-    with warnings.catch_warnings():
+    with _named(target), warnings.catch_warnings():
         # Dagster calls backfill_policy a beta feature, on every load; its version is pinned.
         warnings.simplefilter("ignore", dg.BetaWarning)
         return dg.asset(
@@ -131,7 +134,7 @@ def unload_assets(
     owners: Sequence[str] | None = None,
     tags: Mapping[str, str] | None = None,
     retry_policy: dg.RetryPolicy | None = None,
-    automation_condition: dg.AutomationCondition[dg.AssetKey] | None = None,
+    automation_condition: dg.AutomationCondition[Any] | None = None,
     freshness_policy: dg.FreshnessPolicy | None = None,
     backfill_policy: dg.BackfillPolicy | None = None,
     checks: bool = False,
@@ -180,3 +183,14 @@ def unload_assets(
         for check in build_unload_checks(target, asset_key=asset.key, resource_key=resource_key)
     ]
     return [*assets, *made]
+
+
+@contextmanager
+def _named(target: Target) -> Iterator[None]:
+    """Names the target in what Dagster refuses: an owner, a tag, a group, a key."""
+    try:
+        yield
+    except (dg.DagsterInvalidDefinitionError, dg.DagsterInvalidInvocationError) as error:
+        raise target.invalid(
+            "asset", f"Dagster refuses it: {error}", "Correct what is said about the asset."
+        ) from error

@@ -91,11 +91,15 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
 
     def get_upstream_key(self, table: UpstreamTable) -> dg.AssetKey:
         """The asset that an upstream table is: the one of `asset_keys`, else an external one."""
+        return self._known_key(table) or upstream_key(table)
+
+    def _known_key(self, table: UpstreamTable) -> dg.AssetKey | None:
+        """What `asset_keys` says."""
         key = upstream_key(table)
         for name, asset in (self.asset_keys or {}).items():
             if key == dg.AssetKey(name.lower().removeprefix(f"{GLUE_CATALOG}.").split(".")):
                 return dg.AssetKey.from_user_string(asset)
-        return key
+        return None
 
     # --- for Dagster and the command line ---------------------------------------------------------------------------
 
@@ -104,8 +108,13 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
         Raises:
             InvalidTarget: names the file, the target and its field.
         """
-        folder = context.path if context.path.is_dir() else context.path.parent
-        source = next((folder / name for name in FILE_NAMES if (folder / name).exists()), folder)
+        source = next((each for name in FILE_NAMES if (each := context.path / name).exists()), context.path)
+        for name in self.asset_keys or ():
+            if name.count(".") not in (1, 2):
+                raise dg.DagsterInvalidDefinitionError(
+                    f"asset_keys in {source}: {name!r} names no table. Nothing was loaded. "
+                    "Write database.table, or catalog.database.table."
+                )
         targets = self.build_targets(source)
         translator = _located(source, lambda: within_set(targets, _Translator(self)))
         pairs = list(zip(self.targets, targets, strict=True))
@@ -181,10 +190,7 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
             made = partitions.definition() if isinstance(partitions, PartitionsFields) else partitions
         except (ValueError, dg.DagsterError) as error:
             raise InvalidTarget(said.name, "partitions", f"Dagster refuses them: {error}", "Correct them.") from error
-        if not isinstance(made, dg.PartitionsDefinition | None):
-            raise InvalidTarget(
-                said.name, "partitions", f"{made!r} are none.", "Give a type and what it needs, or a template."
-            )
+        assert isinstance(made, dg.PartitionsDefinition | None)
         return made
 
     def _asset(self, said: UnloadTarget, target: Target, translator: AthenaUnloadTranslator) -> dg.AssetsDefinition:
@@ -216,6 +222,9 @@ class _Translator(AthenaUnloadTranslator):
 
     def get_upstream_key(self, table: UpstreamTable) -> dg.AssetKey:
         return self._component.get_upstream_key(table)
+
+    def get_upstream_spec(self, table: UpstreamTable) -> dg.AssetSpec | None:
+        return None if self._component._known_key(table) else super().get_upstream_spec(table)
 
     def described(self, target: Target) -> dg.AssetSpec:
         return super().get_asset_spec(target)

@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import dagster as dg
 
@@ -49,7 +49,7 @@ def unload_asset(
     tags: Mapping[str, str] | None = None,
     description: str | None = None,
     retry_policy: dg.RetryPolicy | None = None,
-    automation_condition: dg.AutomationCondition[dg.AssetKey] | None = None,
+    automation_condition: dg.AutomationCondition[Any] | None = None,
     freshness_policy: dg.FreshnessPolicy | None = None,
     backfill_policy: dg.BackfillPolicy | None = None,
     translator: AthenaUnloadTranslator | None = None,

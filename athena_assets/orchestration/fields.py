@@ -57,7 +57,9 @@ def plain(description: str, example: Any) -> dg.Resolver:
 
 def made_by_template(description: str, example: str) -> dg.Resolver:
     """Only a template can make it."""
-    resolver: dg.Resolver = dg.Resolver.default(model_field_type=str, description=description, examples=[example])
+    resolver: dg.Resolver = dg.Resolver.default(
+        model_field_type=str | None, description=description, examples=[example]
+    )
     return resolver
 
 
@@ -138,10 +140,14 @@ class UpstreamFields(dg.Model, dg.Resolvable):
         return UpstreamTable(self.database.lower(), self.name.lower(), self.catalog.lower())
 
 
-def nested(fields: type[Any], description: str, example: Any) -> dg.Resolver:
+def nested(fields: type[Any], description: str, example: Any, *, or_text: bool = False) -> dg.Resolver:
     """A mapping, or what a template gives."""
 
     def resolve(context: dg.ResolutionContext, value: Any) -> Any:
+        if isinstance(value, str) and not or_text:
+            raise ValueError(
+                f"{value!r} is neither a mapping nor a template. Nothing was loaded. Write e.g. {example}."
+            )
         return fields.resolve_from_model(context, value) if isinstance(value, BaseModel) else value
 
     return dg.Resolver(resolve, model_field_type=fields.model() | None, description=description, examples=[example])
@@ -159,7 +165,12 @@ class SharedFields(dg.Model, dg.Resolvable):
     workgroup: Annotated[str | None, text("The Athena workgroup. Left out: the resource's.", "primary")] = None
     output: Annotated[
         OutputFields | OutputFormat | str | None,
-        nested(OutputFields, "The output format.", {"format": "PARQUET", "compression": "ZSTD"}),
+        nested(
+            OutputFields,
+            "The output format, or its name.",
+            {"format": "PARQUET", "compression": "ZSTD"},
+            or_text=True,
+        ),
     ] = None
     mode: Annotated[Literal["staged", "direct", "pointer"] | None, plain("How results are put in place.", "staged")] = (
         None

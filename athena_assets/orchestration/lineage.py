@@ -90,7 +90,7 @@ def with_attributes(
     owners: Sequence[str] | None,
     tags: Mapping[str, str] | None,
     description: str | None,
-    automation_condition: dg.AutomationCondition[dg.AssetKey] | None,
+    automation_condition: dg.AutomationCondition[Any] | None,
     freshness_policy: dg.FreshnessPolicy | None,
     partitions_def: dg.PartitionsDefinition | None,
 ) -> dg.AssetSpec:
@@ -150,6 +150,9 @@ class _WithinSet(AthenaUnloadTranslator):
     def get_upstream_key(self, table: UpstreamTable) -> dg.AssetKey:
         key = self._translator.get_upstream_key(table)
         return self._keys.get(key, key)
+
+    def get_upstream_spec(self, table: UpstreamTable) -> dg.AssetSpec | None:
+        return self._translator.get_upstream_spec(table)
 
     def _mapped(self, spec: dg.AssetSpec) -> Iterable[dg.AssetDep]:
         """The deps by the keys of their targets; the first of two that become one."""

@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 _QUERY = """\
--- Sent to Athena as it is. ${partition} and ${parameters} are placeholders; see docs/targets.md.
+-- Sent to Athena as it is, but for placeholders: see docs/targets.md.
 SELECT 1 AS one
 """
 
@@ -36,12 +36,13 @@ class UnloadScaffolder(dg.Scaffolder):
     """One target, which loads at once, to be edited. A file that is there is kept."""
 
     def scaffold(self, request: dg.ScaffoldRequest[Any]) -> None:
-        target = _free_name(request.target_path)
-        (request.target_path / f"{target}.sql").write_text(_QUERY, encoding="utf-8")
+        folder = request.target_path.parent if request.append else request.target_path
+        target = _free_name(folder)
+        (folder / f"{target}.sql").write_text(_QUERY, encoding="utf-8")
         if request.scaffold_format == "python":
             module, _, name = request.type_name.rpartition(".")
             text = _PYTHON.format(module=module, name=name, target=target)
-            (request.target_path / "component.py").write_text(text, encoding="utf-8")
+            (folder / "component.py").write_text(text, encoding="utf-8")
             return
         attributes = {
             "database": "default",

@@ -186,8 +186,8 @@ def test_the_targets_publish_the_flights_of_2013(server: EmbeddedAws, monkeypatc
     assert len(airports) == counts["airport_traffic"] == len(set(flights["dest"].to_pylist()))
     assert sum(row["flights"] for row in airports) == flights.num_rows
 
-    days = ["2013-02-27", "2013-02-28", "2013-03-01"]
-    several = {"dagster/asset_partition_range_start": days[0], "dagster/asset_partition_range_end": days[-1]}
+    chosen = ["2013-02-27", "2013-02-28", "2013-03-01"]
+    several = {"dagster/asset_partition_range_start": chosen[0], "dagster/asset_partition_range_end": chosen[-1]}
     by_day = (
         defs()
         .resolve_implicit_global_asset_job_def()
@@ -195,6 +195,6 @@ def test_the_targets_publish_the_flights_of_2013(server: EmbeddedAws, monkeypatc
     )
     assert [each.passed for each in by_day.get_asset_check_evaluations()] == [True]
     leaving = Counter(zip(*(flights[each].to_pylist() for each in ("month", "day")), strict=True))
-    for day in days:
+    for day in chosen:
         _, month, number = map(int, day.split("-"))
         assert len(read(server, f"departures_by_day/day={day}")) == leaving[month, number] > 0
