@@ -27,8 +27,8 @@ from athena_assets.orchestration.fields import (
 from athena_assets.orchestration.lineage import (
     GLUE_CATALOG,
     AthenaUnloadTranslator,
+    external_specs,
     upstream_key,
-    upstream_specs,
     with_attributes,
     within_set,
 )
@@ -125,7 +125,8 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
             if self._said(said, "checks")
             for check in build_unload_checks(target, asset_key=asset.key, resource_key=self.resource_key)
         ]
-        upstream = upstream_specs(targets, translator=translator) if self.upstream_assets else []
+        keys = {asset.key for asset in assets}
+        upstream = external_specs(targets, translator, keys) if self.upstream_assets else []
         return dg.Definitions(assets=[*assets, *upstream], asset_checks=checks)
 
     def build_targets(self, source: Path) -> list[Target]:

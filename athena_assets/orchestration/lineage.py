@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 import dagster as dg
@@ -121,8 +122,14 @@ def upstream_specs(
         InvalidTarget: as `get_asset_spec`.
     """
     translator = translator or AthenaUnloadTranslator()
+    return external_specs(targets, translator, {translator.get_asset_spec(target).key for target in targets})
+
+
+def external_specs(
+    targets: Sequence[Target], translator: AthenaUnloadTranslator, taken: AbstractSet[dg.AssetKey]
+) -> list[dg.AssetSpec]:
+    """The same, for whoever knows the keys of the targets' assets: to ask for a spec is to read a query."""
     filled = {_filled(target) for target in targets}
-    taken = {translator.get_asset_spec(target).key for target in targets}
     tables = dict.fromkeys(table for target in targets for table in upstream_tables(target))
     specs = [translator.get_upstream_spec(table) for table in sorted(tables, key=str) if table not in filled]
     return list({spec.key: spec for spec in specs if spec is not None and spec.key not in taken}.values())
