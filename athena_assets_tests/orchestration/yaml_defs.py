@@ -38,7 +38,12 @@ class Loaded:
 
 def load(attributes: str, **queries: str) -> Loaded:
     """What Dagster makes of the attributes, with a .sql file for each query."""
-    with _written(HEAD + textwrap.indent(textwrap.dedent(attributes), "  "), queries) as (tree, folder):
+    return load_text(HEAD + textwrap.indent(textwrap.dedent(attributes), "  "), **queries)
+
+
+def load_text(text: str, **queries: str) -> Loaded:
+    """The same, of a whole defs.yaml."""
+    with _written(text, queries) as (tree, folder):
         targets = AthenaUnloadComponent.targets_in(folder / "defs.yaml")
         resources = dg.Definitions(resources={"athena": AthenaUnloadResource()})
         own = tree.build_defs()
