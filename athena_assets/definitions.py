@@ -35,5 +35,6 @@ def _targets() -> dg.Definitions:
     """
     tree = dg.ComponentTree.from_module(athena_assets.defs, project_root=Path(__file__).parents[1])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", dg.PreviewWarning)  # of what Dagster itself calls here
+        for category in (dg.PreviewWarning, dg.BetaWarning):  # of what Dagster itself calls here
+            warnings.simplefilter("ignore", category)
         return tree.build_defs()

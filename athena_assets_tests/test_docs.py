@@ -26,14 +26,16 @@ from athena_assets.core.partition import Grain
 from athena_assets.core.register import Mode
 from athena_assets.core.target import OnEmpty
 from athena_assets.local import EmbeddedAws, Fault, Respond
-from athena_assets.orchestration import metadata
+from athena_assets.orchestration import AthenaUnloadComponent, UnloadTarget, metadata
 from athena_assets.orchestration.checks import CHECKS
+from athena_assets.orchestration.fields import SharedFields
 from athena_assets.sql import inspect_query
 from athena_assets_tests.deploy.template import load_template
 from athena_assets_tests.e2e.lake import Lake, wait_until
+from athena_assets_tests.orchestration.yaml_defs import load_text
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = ("deploy.md", "targets.md", "publish-modes.md", "runs.md", "troubleshooting.md")
+PAGES = ("assets.md", "deploy.md", "targets.md", "publish-modes.md", "runs.md", "troubleshooting.md")
 FILES = 4
 
 
@@ -138,7 +140,7 @@ def test_links_lead_somewhere(name: str) -> None:
             assert (DOCS / link).exists(), link
 
 
-@pytest.mark.parametrize("name", ["targets.md", "publish-modes.md"])
+@pytest.mark.parametrize("name", ["assets.md", "targets.md", "publish-modes.md"])
 def test_python_examples_run(name: str, sales: Sales, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable, value in sales.aws.environment().items():
         monkeypatch.setenv(variable, value)
@@ -147,6 +149,34 @@ def test_python_examples_run(name: str, sales: Sales, monkeypatch: pytest.Monkey
     assert found
     for number, block in enumerate(found, 1):
         exec(compile(block, f"{name}, example {number}", "exec"), namespace)
+
+
+# --- assets.md -------------------------------------------------------------------------------------------------------
+
+
+def test_the_three_declarations_of_the_page_are_one_asset(sales: Sales, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable, value in sales.aws.environment().items():
+        monkeypatch.setenv(variable, value)
+    text = page("assets.md")
+    namespace: dict[str, Any] = {}
+    for block in blocks(text, "python")[:3]:
+        exec(compile(block, "assets.md", "exec"), namespace)
+    in_yaml, mapped = (load_text(block, by_country=blocks(text, "sql")[0]) for block in blocks(text, "yaml"))
+    declared = [in_yaml.asset("by_country"), namespace["by_country"], namespace["by_country_too"]]
+    [first, second, third] = [next(iter(asset.specs)) for asset in declared]
+    assert first.replace_attributes(metadata={}) == second == third.replace_attributes(key="by_country")
+    assert {asset.op.pool for asset in declared} == {"s3://lake/published/by_country/"}
+    assert [dep.asset_key.to_user_string() for dep in mapped.spec("by_country").deps] == ["dbt/orders"]
+
+
+def test_every_field_of_the_yaml_is_documented() -> None:
+    def documented(heading: str) -> set[str]:
+        return {name for row in tables(page("assets.md"), heading) for name in re.findall(r"`(\w+)`", row[heading])}
+
+    shared, component = set(SharedFields.model_fields), set(AthenaUnloadComponent.model_fields)
+    assert documented("For all, or one target") == shared
+    assert documented("One target only") == set(UnloadTarget.model_fields) - shared
+    assert documented("The component only") == component - shared
 
 
 # --- deploy.md --------------------------------------------------------------------------------------------------------

@@ -66,7 +66,7 @@ class Stage:
     @property
     def query(self) -> str:
         """The SELECT of all scenes: the text of the Dagster asset."""
-        return (resources.files("athena_assets.defs") / f"{ASSET}.sql").read_text(encoding="utf-8")
+        return (resources.files("athena_assets.defs.nycflights") / f"{ASSET}.sql").read_text(encoding="utf-8")
 
     @property
     def results(self) -> str:

@@ -2,6 +2,21 @@
 
 from athena_assets.orchestration.assets import UnloadConfig, build_unload_asset, unload_assets
 from athena_assets.orchestration.checks import build_unload_checks
+from athena_assets.orchestration.component import AthenaUnloadComponent
+from athena_assets.orchestration.decorator import unload_asset
+from athena_assets.orchestration.fields import UnloadTarget
+from athena_assets.orchestration.lineage import AthenaUnloadTranslator, upstream_specs
 from athena_assets.orchestration.resource import AthenaUnloadResource
 
-__all__ = ["AthenaUnloadResource", "UnloadConfig", "build_unload_asset", "build_unload_checks", "unload_assets"]
+__all__ = [
+    "AthenaUnloadComponent",
+    "AthenaUnloadResource",
+    "AthenaUnloadTranslator",
+    "UnloadConfig",
+    "UnloadTarget",
+    "build_unload_asset",
+    "build_unload_checks",
+    "unload_asset",
+    "unload_assets",
+    "upstream_specs",
+]

@@ -1,27 +1,22 @@
 """One Dagster asset for each target."""
 
-import hashlib
-import json
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import dagster as dg
 from pydantic import Field
 
 from athena_assets.core.disjoint import check_disjoint
-from athena_assets.core.partition import END, START
-from athena_assets.core.statement import query_placeholders
 from athena_assets.core.target import OnConflict, Target
 from athena_assets.orchestration.checks import build_unload_checks
 from athena_assets.orchestration.concurrency import CONCURRENCY_KEY_TAG, pool_name
 from athena_assets.orchestration.failures import tried_again
-from athena_assets.orchestration.lineage import upstream_key
+from athena_assets.orchestration.lineage import AthenaUnloadTranslator, Dependency, with_attributes, within_set
 from athena_assets.orchestration.partitions import check_partitions
 from athena_assets.orchestration.publish import Events, Step
 from athena_assets.orchestration.request import FORCE_TAG
-from athena_assets.sql import inspect_query
-
-Dependency = dg.AssetKey | dg.AssetDep | dg.AssetSpec | dg.AssetsDefinition | str
 
 
 class UnloadConfig(dg.Config):
@@ -43,8 +38,10 @@ def build_unload_asset(
     tags: Mapping[str, str] | None = None,
     description: str | None = None,
     retry_policy: dg.RetryPolicy | None = None,
-    automation_condition: dg.AutomationCondition[dg.AssetKey] | None = None,
+    automation_condition: dg.AutomationCondition[Any] | None = None,
+    freshness_policy: dg.FreshnessPolicy | None = None,
     backfill_policy: dg.BackfillPolicy | None = None,
+    translator: AthenaUnloadTranslator | None = None,
     resource_key: str = "athena",
 ) -> dg.AssetsDefinition:
     """The asset that publishes a target; its key is the target's name, split at `/`.
@@ -64,53 +61,68 @@ def build_unload_asset(
         partitions_def: required if the target's location has `${partition}`, and refused if not. With a grain it is
             Dagster's hourly, daily, weekly or monthly one, with Dagster's own keys and no offset that they don't show.
         deps: None: the tables that the query reads, as AssetKey([database, table]), with the data catalog in front if
-            it is not the account's own.
+            it is not the account's own. An AssetDep may have a partition mapping; else Dagster's default one holds.
+        description: stands before the query, which is always shown.
         backfill_policy: None: a backfill of time partitions is one run, of others one run for each.
         retry_policy: of the step. Internal failures of Athena are tried again without one: see `Target.retries`. It is
             not handed to Dagster, which would apply it to terminated runs too (so would a job's `op_retry_policy`).
+        translator: says what the asset is and which asset an upstream table is. Arguments that are given go before what
+            it says; tags are added to its tags.
         resource_key: under which an AthenaUnloadResource is found.
 
     Raises:
         InvalidTarget: if anything is wrong that can be seen without AWS.
     """
-    check_partitions(target, partitions_def)
-    asset_key = dg.AssetKey(target.name.split("/"))
-    read = inspect_query(target).tables or ()
-    upstreams = [
-        dg.AssetIn(key=upstream_key(table), dagster_type=dg.Nothing)
-        for table in (read if target.upstreams is None else target.upstreams)
-    ]
+    with _named(target):
+        spec = with_attributes(
+            (translator or AthenaUnloadTranslator()).get_asset_spec(target),
+            deps=deps,
+            group_name=group_name,
+            owners=owners,
+            tags=tags,
+            description=description,
+            automation_condition=automation_condition,
+            freshness_policy=freshness_policy,
+            partitions_def=partitions_def,
+        )
+    partitions = spec.partitions_def
+    check_partitions(target, partitions)
     # Not as deps: Dagster names the op's inputs after those, and tables have names that an input may not have.
-    ins = {f"table_{index}": each for index, each in enumerate(upstreams) if deps is None and each.key != asset_key}
+    ins = {
+        f"table_{index}": dg.AssetIn(
+            key=dep.asset_key, partition_mapping=dep.partition_mapping, dagster_type=dg.Nothing
+        )
+        for index, dep in enumerate(spec.deps)
+    }
     pool = pool_name(target)
-    if backfill_policy is None and isinstance(partitions_def, dg.TimeWindowPartitionsDefinition):
+    if backfill_policy is None and isinstance(partitions, dg.TimeWindowPartitionsDefinition):
         backfill_policy = dg.BackfillPolicy.single_run()
 
     def unload_asset(context: dg.AssetExecutionContext, config: UnloadConfig) -> Events:
         with tried_again(retry_policy, context.retry_number):
             step = Step(context, getattr(context.resources, resource_key), target, force=config.force)
-            yield from step.publish(None) if partitions_def is None else step.publish_all(partitions_def)
+            yield from step.publish(None) if partitions is None else step.publish_all(partitions)
 
-    with warnings.catch_warnings():
+    with _named(target), warnings.catch_warnings():
         # Dagster calls backfill_policy a beta feature, on every load; its version is pinned.
         warnings.simplefilter("ignore", dg.BetaWarning)
         return dg.asset(
-            key=asset_key,
-            deps=deps,
+            key=spec.key,
             ins=ins,
-            partitions_def=partitions_def,
+            partitions_def=partitions,
             backfill_policy=backfill_policy,
             output_required=target.on_conflict is not OnConflict.SKIP,
             required_resource_keys={resource_key},
-            kinds={"athena", "s3", target.format.format.lower()},
-            code_version=_code_version(target),
+            code_version=spec.code_version,
             pool=pool,
             op_tags={CONCURRENCY_KEY_TAG: pool},
-            group_name=group_name,
-            owners=owners,
-            tags=tags,
-            description=description or f"Published to `{target.location}`:\n\n```sql\n{target.query.strip()}\n```",
-            automation_condition=automation_condition,
+            group_name=spec.group_name,
+            owners=spec.owners,
+            tags=spec.tags,  # with the kinds, which are tags
+            metadata=spec.metadata,
+            description=spec.description,
+            automation_condition=spec.automation_condition,
+            freshness_policy=spec.freshness_policy,
         )(unload_asset)
 
 
@@ -122,19 +134,25 @@ def unload_assets(
     owners: Sequence[str] | None = None,
     tags: Mapping[str, str] | None = None,
     retry_policy: dg.RetryPolicy | None = None,
-    automation_condition: dg.AutomationCondition[dg.AssetKey] | None = None,
+    automation_condition: dg.AutomationCondition[Any] | None = None,
+    freshness_policy: dg.FreshnessPolicy | None = None,
     backfill_policy: dg.BackfillPolicy | None = None,
-    checks: bool = False,
+    checks: bool | Collection[str] = False,
+    blocking_checks: Collection[str] = (),
+    translator: AthenaUnloadTranslator | None = None,
     resource_key: str = "athena",
 ) -> list[dg.AssetsDefinition]:
     """An asset for each target, after the checks across them.
 
+    A table that one of them fills through its `glue_table`, and another one reads, is the first one's asset.
+
     Args:
         targets: no two may have a name, or write to one place.
         partitions_def, backfill_policy: of those targets that are partitioned.
-        checks: also return the checks of `build_unload_checks`; each is one more step in the runs of its asset.
+        checks, blocking_checks: also return the checks of `build_unload_checks`, all (True) or those named; they are
+            one more step in the runs of their asset.
 
-    For the others see `build_unload_asset`.
+    For the others see `build_unload_asset`. The tables that nobody fills are `upstream_specs`.
 
     Raises:
         InvalidTarget: if a target is wrong, or two go against each other.
@@ -142,6 +160,7 @@ def unload_assets(
     check_disjoint(list(targets))
     if partitions_def is not None and targets and not any(target.partitioned for target in targets):
         check_partitions(targets[0], partitions_def)
+    translator = within_set(targets, translator or AthenaUnloadTranslator())
     assets = [
         build_unload_asset(
             target,
@@ -151,26 +170,29 @@ def unload_assets(
             tags=tags,
             retry_policy=retry_policy,
             automation_condition=automation_condition,
+            freshness_policy=freshness_policy,
             backfill_policy=backfill_policy if target.partitioned else None,
+            translator=translator,
             resource_key=resource_key,
         )
         for target in targets
     ]
-    if not checks:
-        return assets
-    return [*assets, *(check for target in targets for check in build_unload_checks(target, resource_key=resource_key))]
-
-
-def _code_version(target: Target) -> str:
-    """Changes with everything that decides which bytes are published, and where: not with how."""
-    parts = [
-        target.query,
-        target.format.properties(),
-        dict(target.parameters),
-        target.catalog,
-        target.database,
-        target.location,
+    made = [
+        check
+        for target, asset in zip(targets, assets, strict=True)
+        for check in build_unload_checks(
+            target, checks=checks, blocking=blocking_checks, asset_key=asset.key, resource_key=resource_key
+        )
     ]
-    if query_placeholders(target.query) & {START, END}:
-        parts.append(str(target.grain))
-    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
+    return [*assets, *made]
+
+
+@contextmanager
+def _named(target: Target) -> Iterator[None]:
+    """Names the target in what Dagster refuses: an owner, a tag, a group, a key."""
+    try:
+        yield
+    except (dg.DagsterInvalidDefinitionError, dg.DagsterInvalidInvocationError) as error:
+        raise target.invalid(
+            "asset", f"Dagster refuses it: {error}", "Correct what is said about the asset."
+        ) from error

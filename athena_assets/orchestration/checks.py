@@ -37,8 +37,9 @@ T = TypeVar("T")
 def build_unload_checks(
     target: Target,
     *,
-    checks: Collection[str] = tuple(CHECKS),
+    checks: bool | Collection[str] = True,
     blocking: Collection[str] = (),
+    asset_key: dg.AssetKey | None = None,
     most_partitions: int = MOST_PARTITIONS,
     resource_key: str = "athena",
 ) -> Sequence[dg.AssetChecksDefinition]:
@@ -62,37 +63,30 @@ def build_unload_checks(
 
     Args:
         target: of which the asset is published.
-        checks: which of them; all.
+        checks: which of them; True: all.
         blocking: those whose ERROR keeps what depends on the asset from running in the same run.
+        asset_key: of that asset, if a translator gave it another one than the target's name.
         most_partitions: see above.
         resource_key: under which an AthenaUnloadResource is found.
 
     Raises:
         InvalidTarget: there is no check of such a name.
     """
-    for field, names in (("checks", checks), ("blocking", blocking)):
-        for name in names:
-            if name not in (CHECKS if field == "checks" else checks):
-                raise target.invalid(
-                    field,
-                    f"{name!r} is none of its checks.",
-                    f"Use {', '.join(CHECKS if field == 'checks' else checks)}.",
-                )
-    asset_key = dg.AssetKey(target.name.split("/"))
+    chosen = _chosen(target, "checks", checks, tuple(CHECKS))
+    blocks = _chosen(target, "blocking", blocking, chosen)
+    checked = asset_key or dg.AssetKey(target.name.split("/"))
 
     @dg.multi_asset_check(
-        name="__".join((*asset_key.path, "checks")),
+        name="__".join((*checked.path, "checks")),
         specs=[
-            dg.AssetCheckSpec(name, asset=asset_key, description=CHECKS[name], blocking=name in blocking)
-            for name in CHECKS
-            if name in checks
+            dg.AssetCheckSpec(name, asset=checked, description=CHECKS[name], blocking=name in blocks) for name in chosen
         ],
         can_subset=True,
         required_resource_keys={resource_key},
     )
     def unload_checks(context: dg.AssetCheckExecutionContext) -> Iterator[dg.AssetCheckResult]:
         publisher = getattr(context.resources, resource_key).publisher()
-        partitions, left_out = _partitions(context, target, asset_key, most_partitions)
+        partitions, left_out = _partitions(context, target, checked, most_partitions)
         coverage = _coverage(target, len(partitions), left_out)
         selected = {key.name for key in context.selected_asset_check_keys}
         try:
@@ -103,9 +97,19 @@ def build_unload_checks(
         except AthenaAssetsError as error:
             raise failure(error, None) from error
         if SCHEMA_CHANGE in selected:
-            yield _schema_change(schema_change(context.instance, asset_key, context.run.run_id))
+            yield _schema_change(schema_change(context.instance, checked, context.run.run_id))
 
-    return [unload_checks]
+    return [unload_checks] if chosen else []
+
+
+def _chosen(target: Target, field: str, names: bool | Collection[str], known: Sequence[str]) -> Sequence[str]:
+    """Those of the known names, in their order."""
+    if isinstance(names, bool):
+        return known if names else ()
+    for name in names:
+        if name not in known:
+            raise target.invalid(field, f"{name!r} is none of its checks.", f"Use {', '.join(known) or 'none'}.")
+    return [name for name in known if name in names]
 
 
 def _at_once(look: Callable[[str | None], T], partitions: Sequence[str | None]) -> list[T]:

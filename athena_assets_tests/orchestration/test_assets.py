@@ -9,8 +9,9 @@ import pytest
 from athena_assets import OutputFormat, Target, UpstreamTable
 from athena_assets.errors import InvalidTarget
 from athena_assets.orchestration import AthenaUnloadResource, build_unload_asset, unload_assets
-from athena_assets.orchestration.assets import _code_version
+from athena_assets.orchestration.checks import CHECKS
 from athena_assets.orchestration.concurrency import pool_name
+from athena_assets.orchestration.lineage import code_version
 
 DAYS = dg.DailyPartitionsDefinition("2026-01-01")
 
@@ -122,7 +123,7 @@ def test_the_code_version_follows_what_is_published(change: dict[str, Any]) -> N
     assert spec(build_unload_asset(target())).code_version != spec(build_unload_asset(target(**change))).code_version
 
 
-def test_a_parameters_value_changes_the_code_version() -> None:
+def test_a_parameters_value_changes_thecode_version() -> None:
     one, other = (target(query="SELECT ${a} AS a", parameters={"a": value}) for value in "12")
     assert spec(build_unload_asset(one)).code_version != spec(build_unload_asset(other)).code_version
 
@@ -149,10 +150,10 @@ def test_the_code_version_does_not_follow_how_it_is_published(change: dict[str, 
 
 def test_the_code_version_follows_the_grain_where_the_query_is_given_times() -> None:
     keyed = {grain: daily(query="SELECT ${partition} AS part", grain=grain) for grain in (None, "day")}
-    versions = {_code_version(each) for each in keyed.values()}
+    versions = {code_version(each) for each in keyed.values()}
     assert len(versions) == 1
     timed = [daily(query="SELECT ${partition_start} AS start", grain=grain) for grain in ("day", "week")]
-    assert len({_code_version(each) for each in timed}) == 2
+    assert len({code_version(each) for each in timed}) == 2
 
 
 def test_a_busy_slot_may_leave_only_a_skipping_target_without_its_output() -> None:
@@ -170,9 +171,11 @@ def test_checks_come_with_a_set_where_asked_for() -> None:
         unload_assets(targets, checks=True), resources={"athena": AthenaUnloadResource()}
     ).resolve_asset_graph()
     assert {(key.asset_key.to_user_string(), key.name) for key in graph.asset_check_keys} == {
-        ("mart/orders", "scrub"),
-        ("other", "scrub"),
+        (name, check) for name in ("mart/orders", "other") for check in CHECKS
     }
+    some = unload_assets(targets, checks=["scrub", "row_count"], blocking_checks=["scrub"])
+    specs = [spec for each in some if isinstance(each, dg.AssetChecksDefinition) for spec in each.check_specs]
+    assert [(spec.name, spec.blocking) for spec in specs] == [("scrub", True), ("row_count", False)] * 2
 
 
 def test_a_set_is_defined_without_warnings() -> None:

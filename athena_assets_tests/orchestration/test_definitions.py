@@ -1,4 +1,4 @@
-"""The project as Dagster loads it, and its three targets over the sample data."""
+"""The project as Dagster loads it, and its targets over the sample data."""
 
 import gzip
 import io
@@ -8,6 +8,8 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,12 @@ from athena_assets import definitions
 from athena_assets.definitions import defs
 from athena_assets.demo.sample import load_sample
 from athena_assets.local import EmbeddedAws
+from athena_assets.orchestration.checks import CHECKS
 
 PROJECT = Path(__file__).parents[2]
 BUCKET = "athena-assets-demo"
-TARGETS = {"flights_with_carrier", "daily_delays", "airport_traffic"}
+WHOLE = {"flights_with_carrier", "daily_delays", "airport_traffic"}
+TARGETS = WHOLE | {"departures_by_day"}
 
 
 def test_all_files_that_load_the_project_name_the_same_module() -> None:
@@ -89,7 +93,9 @@ def test_dg_lists_the_targets_and_their_checks() -> None:
     assert listed.returncode == 0, listed.stderr
     found = json.loads(listed.stdout)
     assert {each["asset_key"] for each in found["assets"]} >= TARGETS
-    assert {f"{name}:scrub" for name in TARGETS} == {each["key"] for each in found["asset_checks"]}
+    assert {f"{name}:{check}" for name in TARGETS for check in CHECKS} == {
+        each["key"] for each in found["asset_checks"]
+    }
 
 
 def test_the_targets_in_defs_are_assets_over_the_sample_tables() -> None:
@@ -100,8 +106,36 @@ def test_the_targets_in_defs_are_assets_over_the_sample_tables() -> None:
     }
 
 
+def test_the_tables_that_are_read_are_external_assets_with_their_names_in_glue() -> None:
+    specs = {spec.key.to_user_string(): spec for spec in defs().resolve_all_asset_specs()}
+    flights = specs["nycflights/flights"]
+    assert flights.kinds == {"glue", "table"}
+    assert flights.metadata["dagster/table_name"].value == "nycflights.flights"
+
+
+def test_a_day_is_a_partition_and_a_backfill_of_all_is_one_run() -> None:
+    node = defs().resolve_asset_graph().get(dg.AssetKey("departures_by_day"))
+    assert node.partitions_def == dg.DailyPartitionsDefinition("2013-01-01", end_date="2014-01-01")
+    assert node.partitions_def.get_num_partitions() == 365
+    assert node.backfill_policy == dg.BackfillPolicy.single_run()
+
+
+def test_the_environment_chooses_the_bucket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ATHENA_ASSETS_BUCKET", "elsewhere")
+    pools = {
+        asset.op.pool for asset in defs().assets or () if isinstance(asset, dg.AssetsDefinition) and asset.is_executable
+    }
+    assert pools == {f"s3://elsewhere/published/{name}/" for name in WHOLE} | {
+        "s3://elsewhere/published/departures_by_day/day=${partition}/"
+    }
+
+
 def test_steps_run_in_the_process_of_their_run() -> None:
     assert defs().executor is dg.in_process_executor
+
+
+def keys(names: Iterable[str]) -> list[dg.AssetKey]:
+    return [dg.AssetKey(name) for name in names]
 
 
 def read(aws: EmbeddedAws, name: str) -> list[dict[str, Any]]:
@@ -130,10 +164,11 @@ def test_the_targets_publish_the_flights_of_2013(server: EmbeddedAws, monkeypatc
         monkeypatch.setenv(name, value)
     server.client("s3").create_bucket(Bucket=BUCKET)
     load_sample(server.client("s3"), server.client("glue"), BUCKET, "nycflights")
-    job = defs().resolve_implicit_global_asset_job_def()
-    result = job.execute_in_process()
-    checked = {each.asset_key.to_user_string(): each.passed for each in result.get_asset_check_evaluations()}
-    assert checked == dict.fromkeys(TARGETS, True)
+    result = defs().resolve_implicit_global_asset_job_def().execute_in_process(asset_selection=keys(WHOLE))
+    checked = {
+        (each.asset_key.to_user_string(), each.check_name): each.passed for each in result.get_asset_check_evaluations()
+    }
+    assert checked == {(name, check): True for name in WHOLE for check in CHECKS}
     counts = {
         event.asset_key.to_user_string(): event.materialization.metadata["dagster/row_count"].value
         for event in result.get_asset_materialization_events()
@@ -155,3 +190,16 @@ def test_the_targets_publish_the_flights_of_2013(server: EmbeddedAws, monkeypatc
     airports = read(server, "airport_traffic")
     assert len(airports) == counts["airport_traffic"] == len(set(flights["dest"].to_pylist()))
     assert sum(row["flights"] for row in airports) == flights.num_rows
+
+    chosen = ["2013-02-27", "2013-02-28", "2013-03-01"]
+    several = {"dagster/asset_partition_range_start": chosen[0], "dagster/asset_partition_range_end": chosen[-1]}
+    by_day = (
+        defs()
+        .resolve_implicit_global_asset_job_def()
+        .execute_in_process(asset_selection=keys(["departures_by_day"]), tags=several)
+    )
+    assert [each.passed for each in by_day.get_asset_check_evaluations()] == [True] * len(CHECKS)
+    leaving = Counter(zip(*(flights[each].to_pylist() for each in ("month", "day")), strict=True))
+    for day in chosen:
+        _, month, number = map(int, day.split("-"))
+        assert len(read(server, f"departures_by_day/day={day}")) == leaving[month, number] > 0

@@ -1,0 +1,394 @@
+"""What a component's YAML may say, what becomes of it, and what is refused by the names of the file and the target."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+import pytest
+from dagster.components.testing import create_defs_folder_sandbox
+
+from athena_assets import OutputFormat, Target, UpstreamTable
+from athena_assets.orchestration import AthenaUnloadComponent, AthenaUnloadResource, UnloadTarget
+from athena_assets.orchestration.scaffold import UnloadScaffolder
+from athena_assets_tests.e2e.lake import Lake
+from athena_assets_tests.orchestration.runs import recorded, run
+from athena_assets_tests.orchestration.yaml_defs import dagster_refuses, load, refused
+
+ONE = "SELECT 1 AS one\n"
+
+
+def test_the_query_is_the_file_of_the_name_a_named_file_or_inline() -> None:
+    loaded = load(
+        """
+        location_prefix: s3://lake/
+        targets:
+          - {name: by_name}
+          - {name: by_file, sql_file: other.sql}
+          - {name: inline, query: SELECT 2 AS two}
+        """,
+        by_name="SELECT 'file {{ no.template }}' AS text\n",
+        other=ONE,
+    )
+    assert [each.query for each in loaded.targets] == [
+        "SELECT 'file {{ no.template }}' AS text\n",
+        ONE,
+        "SELECT 2 AS two",
+    ]
+
+
+def test_locations_are_whole_or_below_the_prefix() -> None:
+    loaded = load(
+        """
+        location_prefix: s3://lake/published
+        targets:
+          - {name: mart/one, query: SELECT 1 AS one}
+          - {name: two, query: SELECT 1 AS one, location: /second/}
+          - {name: three, query: SELECT 1 AS one, location: "s3://other/three"}
+        """
+    )
+    assert [each.location for each in loaded.targets] == [
+        "s3://lake/published/mart/one/",
+        "s3://lake/published/second/",
+        "s3://other/three",
+    ]
+
+
+def test_a_target_overrides_what_its_component_says_and_null_takes_it_back() -> None:
+    loaded = load(
+        """
+        location_prefix: s3://lake/
+        database: sales
+        output: {format: ORC}
+        group_name: shared
+        owners: ["team:a"]
+        tags: {tier: gold, cost: low}
+        checks: true
+        automation_condition: "{{ dg.AutomationCondition.eager() }}"
+        targets:
+          - {name: plain, query: SELECT 1 AS one}
+          - name: other
+            query: SELECT 1 AS one
+            database: crm
+            output: JSON
+            group_name: own
+            owners: ["b@example.com"]
+            tags: {cost: high}
+            checks: false
+            automation_condition: null
+        """
+    )
+    plain, other = loaded.spec("plain"), loaded.spec("other")
+    assert (plain.group_name, plain.owners, plain.tags["tier"]) == ("shared", ["team:a"], "gold")
+    assert plain.automation_condition == dg.AutomationCondition.eager()
+    assert (other.group_name, other.owners) == ("own", ["b@example.com"])
+    assert (other.tags["tier"], other.tags["cost"]) == ("gold", "high")
+    assert other.automation_condition is None
+    assert [each.database for each in loaded.targets] == ["sales", "crm"]
+    assert [each.format for each in loaded.targets] == [OutputFormat("ORC"), OutputFormat("JSON")]
+    assert {key.asset_key.to_user_string() for key in loaded.defs.resolve_asset_graph().asset_check_keys} == {"plain"}
+
+
+def test_shared_partitions_are_for_the_targets_that_have_a_placeholder() -> None:
+    loaded = load(
+        """
+        location_prefix: s3://lake/
+        partitions: {type: static, keys: ["007", "1e3"]}
+        max_partitions_per_run: 2
+        targets:
+          - {name: parted, query: "SELECT ${partition} AS p", location: "parted/${partition}"}
+          - {name: whole, query: SELECT 1 AS one}
+        """
+    )
+    assert loaded.asset("parted").partitions_def == dg.StaticPartitionsDefinition(["007", "1e3"])
+    assert loaded.asset("parted").backfill_policy == dg.BackfillPolicy.multi_run(2)
+    assert loaded.asset("whole").partitions_def is None
+
+
+@pytest.mark.parametrize(
+    ("said", "made"),
+    [
+        ("{type: hourly, start_date: '2026-01-01-00:00'}", dg.HourlyPartitionsDefinition("2026-01-01-00:00")),
+        (
+            "{type: weekly, start_date: 2026-01-01, timezone: Europe/Berlin}",
+            dg.WeeklyPartitionsDefinition("2026-01-01", timezone="Europe/Berlin"),
+        ),
+        ("{type: monthly, start_date: 2026-01-01}", dg.MonthlyPartitionsDefinition("2026-01-01")),
+        (
+            "\"{{ dg.DailyPartitionsDefinition('2026-01-01', end_offset=1) }}\"",
+            dg.DailyPartitionsDefinition("2026-01-01", end_offset=1),
+        ),
+    ],
+)
+def test_partitions_are_dagsters(said: str, made: dg.PartitionsDefinition) -> None:
+    loaded = load(
+        f"""
+        targets:
+          - name: parted
+            query: SELECT ${{partition}} AS p
+            location: s3://lake/parted/${{partition}}/
+            partitions: {said}
+        """
+    )
+    assert loaded.asset("parted").partitions_def == made
+
+
+def test_text_stays_text_also_where_a_template_gives_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SOME_CODE", "1e3")
+    loaded = load(
+        """
+        location_prefix: s3://lake/
+        targets:
+          - name: codes
+            query: SELECT ${a} AS a, ${b} AS b, ${c} AS c
+            parameters: {a: "007", b: "{{ env.SOME_CODE }}", c: "True"}
+        """
+    )
+    assert dict(loaded.targets[0].parameters) == {"a": "007", "b": "1e3", "c": "True"}
+
+
+def test_the_environment_moves_a_location(monkeypatch: pytest.MonkeyPatch) -> None:
+    yaml = """
+        location_prefix: s3://{{ env('LAKE_BUCKET', 'dev-lake') }}/published/
+        targets: [{name: one, query: SELECT 1 AS one}]
+        """
+    assert load(yaml).asset("one").op.pool == "s3://dev-lake/published/one/"
+    monkeypatch.setenv("LAKE_BUCKET", "prod-lake")
+    assert load(yaml).asset("one").op.pool == "s3://prod-lake/published/one/"
+
+
+@pytest.mark.parametrize("template", ["env.NO_SUCH_VARIABLE", "env('NO_SUCH_VARIABLE')"])
+def test_a_variable_that_is_not_set_is_no_bucket_called_none(template: str) -> None:
+    text = dagster_refuses(
+        f"""
+        location_prefix: s3://{{{{ {template} }}}}/published/
+        targets: [{{name: one, query: SELECT 1 AS one}}]
+        """
+    )
+    assert "environment variable NO_SUCH_VARIABLE is not set" in text
+
+
+def test_a_table_that_a_target_fills_is_that_targets_asset() -> None:
+    loaded = load(
+        """
+        location_prefix: s3://lake/
+        database: sales
+        targets:
+          - {name: mart/filled, query: SELECT id FROM orders, glue_table: sales.shown}
+          - {name: reader, query: "SELECT * FROM Shown JOIN customers USING (id)"}
+        """
+    )
+    assert [dep.asset_key.to_user_string() for dep in loaded.spec("reader").deps] == [
+        "sales/customers",
+        "mart/filled",
+    ]
+    external = loaded.defs.resolve_asset_graph().external_asset_keys
+    assert {key.to_user_string() for key in external} == {"sales/orders", "sales/customers"}
+
+
+def test_tables_that_are_assets_already_are_mapped_by_name_and_not_declared_again() -> None:
+    loaded = load(
+        """
+        location_prefix: s3://lake/
+        database: sales
+        asset_keys: {Sales.Orders: dbt/orders, awsdatacatalog.sales.items: sales/items}
+        targets:
+          - {name: reader, query: "SELECT * FROM orders JOIN items USING (id)"}
+        """
+    )
+    assert {dep.asset_key.to_user_string() for dep in loaded.spec("reader").deps} == {"dbt/orders", "sales/items"}
+    theirs = [dg.asset(key=key)(lambda: None) for key in (["dbt", "orders"], ["sales", "items"])]
+    graph = dg.Definitions.merge(loaded.defs, dg.Definitions(theirs)).resolve_asset_graph()
+    assert len(graph.materializable_asset_keys) == len(graph.get_all_asset_keys()) == 3
+
+
+def test_upstream_assets_can_be_left_to_others() -> None:
+    yaml = """
+        location_prefix: s3://lake/
+        upstream_assets: {}
+        targets: [{{name: reader, query: SELECT id FROM sales.orders}}]
+        """
+    orders = dg.asset(key=["sales", "orders"])(lambda: None)
+    with pytest.raises(dg.DagsterInvalidDefinitionError, match="Duplicate"):
+        dg.Definitions.merge(load(yaml.format("true")).defs, dg.Definitions([orders])).resolve_asset_graph()
+    merged = dg.Definitions.merge(load(yaml.format("false")).defs, dg.Definitions([orders]))
+    assert merged.resolve_asset_graph().get(dg.AssetKey("reader")).parent_keys == {orders.key}
+
+
+class Renamed(AthenaUnloadComponent):
+    """A user's own component."""
+
+    def get_asset_spec(self, target: Target) -> dg.AssetSpec:
+        spec = super().get_asset_spec(target)
+        return spec.replace_attributes(key=spec.key.with_prefix("lake")).merge_attributes(metadata={"said": "so"})
+
+    def get_upstream_key(self, table: UpstreamTable) -> dg.AssetKey:
+        return dg.AssetKey(["raw", table.name])
+
+
+def test_an_overridden_spec_changes_the_asset_and_not_its_pool() -> None:
+    component = Renamed(
+        targets=[UnloadTarget(name="one", query="SELECT id FROM orders", location="s3://lake/one/", checks=True)],
+        group_name="g",
+    )
+    defs = dg.component_defs(component=component, resources={"athena": AthenaUnloadResource()})
+    graph = defs.resolve_asset_graph()
+    asset = defs.resolve_assets_def(dg.AssetKey(["lake", "one"]))
+    assert graph.get(asset.key).group_name == "g"
+    assert graph.get(asset.key).metadata["said"] == "so"
+    assert graph.get(asset.key).parent_keys == {dg.AssetKey(["raw", "orders"])}
+    assert {key.asset_key for key in graph.asset_check_keys} == {asset.key}
+    assert asset.op.pool == asset.op.tags["dagster/concurrency_key"] == "s3://lake/one/"
+
+
+def test_a_component_publishes_and_its_retry_policy_holds(lake: Lake, instance: dg.DagsterInstance) -> None:
+    loaded = load(
+        f"""
+        location_prefix: s3://{lake.bucket}/published/
+        database: {lake.database}
+        retry_policy: {{max_retries: 1}}
+        targets: [{{name: again, query: SELECT n FROM numbers, retries: 0}}]
+        """
+    )
+    lake.aws.faults.fail_queries(times=1)
+    result = run(lake, loaded.asset("again"), instance)
+    assert result.success
+    assert recorded(result)[0]["dagster/row_count"] == 1_000
+    location = loaded.targets[0].location
+    assert [query.state for query in lake.queries(location)] == ["FAILED", "SUCCEEDED"]
+    lake.assert_published_once(location)
+
+
+# --- refusals --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        ("{name: one}", "one.sql can't be read"),
+        ("{name: one, sql_file: gone.sql}", "gone.sql can't be read"),
+        ("{name: one, query: SELECT 1 AS one, sql_file: one.sql}", "'one', query"),
+        ("{name: one, query: DELETE FROM t}", "DELETE"),
+        ("{name: one, query: SELECT 1 AS one, owners: [nobody]}", "Dagster refuses it"),
+        ("{name: one, query: SELECT 1 AS one, output: {format: XLS}}", "XLS"),
+        ("{name: one, query: SELECT 1 AS one, output: CSV}", "CSV"),
+        ("{name: one, query: SELECT 1 AS one, mode: direct, adopt_existing: true}", "adopt_existing"),
+        ("{name: one, query: SELECT 1 AS one, location: 'one/${partition}'}", "partitions_def"),
+        ("{name: one, query: SELECT 1 AS one, partitions: {type: static, keys: [a]}}", "each would replace"),
+        (
+            "{name: one, query: TABLE t, location: '${partition}', partitions: {type: daily, start_date: soon}}",
+            "Dagster refuses them",
+        ),
+    ],
+)
+def test_a_wrong_target_is_refused_by_file_and_name(target: str, text: str) -> None:
+    said = refused(f"location_prefix: s3://lake/\ntargets: [{target}]")
+    assert said.startswith("target 'one', ")
+    assert text in said
+
+
+def test_two_targets_in_one_place_are_refused_by_file_and_name() -> None:
+    said = refused(
+        """
+        location_prefix: s3://lake/
+        targets:
+          - {name: one, query: SELECT 1 AS one}
+          - {name: two, query: SELECT 1 AS one, location: one/more}
+        """
+    )
+    assert said.startswith("target 'two', location in ")
+
+
+def test_a_target_without_a_place_is_refused_by_file_and_name() -> None:
+    assert refused("targets: [{name: one, query: SELECT 1 AS one}]").startswith("target 'one', location in ")
+
+
+@pytest.mark.parametrize(
+    ("attributes", "text"),
+    [
+        ("targets: [{name: one, qeury: SELECT 1 AS one}]", "qeury"),
+        ("targets: [{query: SELECT 1 AS one}]", "name"),
+        ("targets: []\nasset_keys: {orders: dbt/orders}", "asset_keys"),
+        ("targets: [{name: one, partitions: {type: static}}]", "give keys with type static"),
+        ("targets: [{name: one, partitions: {type: daily}}]", "give keys with type static"),
+        ("targets: [{name: one, partitions: daily}]", "'daily' is neither a mapping nor a template"),
+        ("targets: []\nretry_policy: often", "'often' is neither a mapping nor a template"),
+    ],
+)
+def test_a_wrong_field_is_refused_with_its_place_in_the_file(attributes: str, text: str) -> None:
+    assert text in dagster_refuses(attributes)
+
+
+# --- schema and scaffold ---------------------------------------------------------------------------------------------
+
+
+def described(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for model in (schema, *schema.get("$defs", {}).values()):
+        for name, field in model.get("properties", {}).items():
+            yield f"{model['title']}.{name}", field
+
+
+def test_every_field_has_a_description_and_an_example() -> None:
+    model = AthenaUnloadComponent.get_model_cls()
+    assert model is not None
+    found = dict(described(model.model_json_schema()))
+    assert {"Athena Unload Component.targets", "Unload Target.location", "Partitions Fields.start_date"} <= set(found)
+    assert [name for name, field in found.items() if not (field.get("description") and field.get("examples"))] == []
+
+
+@pytest.mark.parametrize(("form", "name"), [("yaml", "my-numbers"), ("python", "numbers")])
+def test_what_is_scaffolded_loads(form: Any, name: str) -> None:
+    with create_defs_folder_sandbox() as sandbox:
+        folder = sandbox.scaffold_component(AthenaUnloadComponent, name, scaffold_format=form)
+        assert (folder / f"{name.replace('-', '_')}.sql").is_file()
+        with sandbox.build_component_tree() as tree:
+            resources = dg.Definitions(resources={"athena": AthenaUnloadResource()})
+            defs = dg.Definitions.merge(tree.build_defs(), resources)
+            keys = {key.to_user_string() for key in defs.resolve_asset_graph().materializable_asset_keys}
+    assert keys == {name.replace("-", "_")}
+
+
+def test_a_second_component_in_one_folder_gets_a_query_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "numbers").mkdir()
+    for append in (False, True):
+        request: dg.ScaffoldRequest[Any] = dg.ScaffoldRequest(
+            type_name="athena_assets.AthenaUnloadComponent",
+            target_path=tmp_path / "numbers" / "defs.yaml" if append else tmp_path / "numbers",
+            scaffold_format="yaml",
+            project_root=None,
+            params=None,
+            append=append,
+        )
+        UnloadScaffolder().scaffold(request)
+    assert {each.name for each in AthenaUnloadComponent.targets_in(tmp_path / "numbers" / "defs.yaml")} == {
+        "numbers",
+        "numbers_2",
+    }
+
+
+def test_checks_and_those_that_block_are_chosen_by_name() -> None:
+    loaded = load(
+        """
+        location_prefix: s3://lake/
+        checks: [scrub, row_count]
+        blocking_checks: [scrub]
+        targets:
+          - {name: one, query: SELECT 1 AS one}
+          - {name: two, query: SELECT 1 AS one, checks: [row_count], blocking_checks: []}
+        """
+    )
+    specs = [spec for each in loaded.own.asset_checks or () for spec in each.check_specs]
+    assert {(spec.asset_key.to_user_string(), spec.name): spec.blocking for spec in specs} == {
+        ("one", "scrub"): True,
+        ("one", "row_count"): False,
+        ("two", "row_count"): False,
+    }
+    told = refused(
+        """
+        location_prefix: s3://lake/
+        checks: [scrap]
+        targets: [{name: one, query: SELECT 1 AS one}]
+        """
+    )
+    assert "target 'one', checks in" in told
+    assert "'scrap' is none of its checks" in told
