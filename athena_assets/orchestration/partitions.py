@@ -119,7 +119,8 @@ def _check_schedule(target: Target, grain: Grain, partitions_def: dg.PartitionsD
         raise target.invalid(
             "grain",
             f"it is {grain}, and the partitions of the asset are others: {partitions_def}.",
-            f"Use Dagster's {_SCHEDULES[grain].capitalize()}PartitionsDefinition, or leave grain out.",
+            f"Use Dagster's {_SCHEDULES[grain].capitalize()}PartitionsDefinition, or leave grain out."
+            + (" Or name its dimensions." if isinstance(partitions_def, dg.MultiPartitionsDefinition) else ""),
         )
 
 
