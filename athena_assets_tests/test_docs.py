@@ -31,7 +31,7 @@ from athena_assets_tests.deploy.template import load_template
 from athena_assets_tests.e2e.lake import Lake, wait_until
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = ("deploy.md", "targets.md", "publish-modes.md", "troubleshooting.md")
+PAGES = ("deploy.md", "production.md", "targets.md", "publish-modes.md", "troubleshooting.md")
 FILES = 4
 
 
@@ -136,7 +136,7 @@ def test_links_lead_somewhere(name: str) -> None:
             assert (DOCS / link).exists(), link
 
 
-@pytest.mark.parametrize("name", ["targets.md", "publish-modes.md"])
+@pytest.mark.parametrize("name", ["production.md", "targets.md", "publish-modes.md"])
 def test_python_examples_run(name: str, sales: Sales, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable, value in sales.aws.environment().items():
         monkeypatch.setenv(variable, value)

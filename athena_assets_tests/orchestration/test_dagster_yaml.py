@@ -1,5 +1,7 @@
 """The project's dagster.yaml, as Dagster itself reads it."""
 
+import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,6 +68,18 @@ def test_production_has_the_same_limits_monitoring_and_retries() -> None:
         in (production["concurrency"]["runs"]["tag_concurrency_limits"])
     )
     assert production["run_retries"] == here["run_retries"]
+
+
+def test_the_settings_that_are_documented_are_those_of_production() -> None:
+    """docs/production.md, "Which setting does what": every row that names a value."""
+    settings = yaml.safe_load((PROJECT / "deploy/dagster.yaml").read_text())
+    rows = re.findall(r"^\| `([\w.]+)` \| (\w+) \|", (PROJECT / "docs/production.md").read_text(), flags=re.MULTILINE)
+    assert len(rows) == 7
+    for name, value in rows:
+        found = settings
+        for key in name.split("."):
+            found = found[key]
+        assert json.dumps(found) == value, name
 
 
 def test_nothing_is_reported_to_the_makers_of_dagster(instance: dg.DagsterInstance) -> None:
