@@ -1,7 +1,6 @@
 """A real `dagster dev` (webserver, daemon, code server, run workers), driven as its UI drives it: by GraphQL."""
 
 import contextlib
-import itertools
 import json
 import os
 import signal
@@ -18,7 +17,6 @@ from typing import Any
 
 import yaml
 
-from athena_assets.local import QueryRecord
 from athena_assets_tests.e2e.lake import wait_until
 
 PROJECT = Path(__file__).parents[2]
@@ -29,15 +27,15 @@ PATIENCE = 180  # seconds, on a machine that does other things too
 LAUNCH = """
 mutation ($params: ExecutionParams!) {
   launchPipelineExecution(executionParams: $params) {
-    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
+    __typename ... on LaunchRunSuccess { run { runId } } ... on Error { message } } }"""
 REEXECUTE = """
 mutation ($params: ReexecutionParams!) {
   launchPipelineReexecution(reexecutionParams: $params) {
-    __typename ... on LaunchRunSuccess { run { runId } } ... on PythonError { message } } }"""
+    __typename ... on LaunchRunSuccess { run { runId } } ... on Error { message } } }"""
 BACKFILL = """
 mutation ($params: LaunchBackfillParams!) {
   launchPartitionBackfill(backfillParams: $params) {
-    __typename ... on LaunchBackfillSuccess { backfillId } ... on PythonError { message } } }"""
+    __typename ... on LaunchBackfillSuccess { backfillId } ... on Error { message } } }"""
 TERMINATE = """
 mutation ($run: String!, $policy: TerminateRunPolicy) {
   terminateRun(runId: $run, terminatePolicy: $policy) { __typename } }"""
@@ -275,16 +273,6 @@ def dagster_dev(home: Path, module: str, environment: Mapping[str, str], text: s
         yield dev
     finally:
         dev.stop()
-
-
-def assert_one_after_another(queries: Sequence[QueryRecord]) -> None:
-    """None of these queries ran at the time of another, by Athena's own history."""
-    times = [
-        (query.submitted_at, query.submitted_at + query.statistics["TotalExecutionTimeInMillis"] / 1_000)
-        for query in queries
-    ]
-    for (_, end), (start, _) in itertools.pairwise(times):
-        assert end <= start, times
 
 
 def _launched(answer: dict[str, Any]) -> str:

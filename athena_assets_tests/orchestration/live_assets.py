@@ -62,12 +62,12 @@ def targets(bucket: str, database: str) -> dict[str, Target]:
     return {each.name: each for each in every}
 
 
-@dg.sensor(asset_selection=["sensed"], minimum_interval_seconds=2)
-def twice() -> Iterator[dg.RunRequest]:
-    """Two runs at once, once for all, each of which insists on a query of its own."""
-    for key in ("one", "two"):
+@dg.sensor(asset_selection=["sensed", "other"], minimum_interval_seconds=2)
+def thrice() -> Iterator[dg.RunRequest]:
+    """Three runs at once, once for all: two of one target, each of which insists on a query, and one of another."""
+    for number, asset in enumerate(("sensed", "sensed", "other")):
         tags = {"athena_assets/slot": "sensed", "athena_assets/force": "true"}
-        yield dg.RunRequest(run_key=key, asset_selection=[dg.AssetKey("sensed")], tags=tags)
+        yield dg.RunRequest(run_key=str(number), asset_selection=[dg.AssetKey(asset)], tags=tags)
 
 
 @dg.definitions
@@ -82,7 +82,7 @@ def defs() -> dg.Definitions:
             build_unload_asset(target, partitions_def=partitions.get(name), retry_policy=dg.RetryPolicy(max_retries=1))
             for name, target in targets(os.environ["TEST_BUCKET"], os.environ["TEST_DATABASE"]).items()
         ],
-        sensors=[twice],
+        sensors=[thrice],
         resources={"athena": AthenaUnloadResource(output_location=os.environ["TEST_RESULTS"], lease_seconds=LEASE)},
         executor=dg.in_process_executor,
     )

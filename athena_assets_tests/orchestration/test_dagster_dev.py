@@ -14,15 +14,9 @@ from athena_assets import Target
 from athena_assets.local import EmbeddedAws
 from athena_assets_tests.e2e.lake import ROWS_PER_FILE, Lake, wait_until
 from athena_assets_tests.orchestration import live_assets
-from athena_assets_tests.orchestration.live import (
-    PATIENCE,
-    PROJECT,
-    Dev,
-    assert_one_after_another,
-    dagster_dev,
-    settings,
-)
+from athena_assets_tests.orchestration.live import PATIENCE, PROJECT, Dev, dagster_dev, settings
 from athena_assets_tests.orchestration.live_assets import SIZES, YEAR, environment, targets
+from athena_assets_tests.orchestration.runs import assert_one_after_another
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
@@ -126,19 +120,21 @@ def test_launches_of_every_kind_never_overlap(lake: Lake, dev: Dev) -> None:
 
 
 def test_runs_of_a_sensor_wait_in_the_queue_by_their_tag(lake: Lake, dev: Dev) -> None:
+    """Also the one of another target, whose pool is free."""
     hold = lake.aws.faults.hold_queries(sql_contains="sensed")
-    dev.start_sensor("twice")
+    dev.start_sensor("thrice")
     wait_until_held(lake, hold)
     runs = wait_until(
-        lambda: len(found := dev.runs(athena_assets__slot="sensed")) == 2 and found, "both are there", PATIENCE
+        lambda: len(found := dev.runs(athena_assets__slot="sensed")) == 3 and found, "all are there", PATIENCE
     )
-    time.sleep(5)  # long enough for the second run to have started, were it not for the limit
-    assert sorted(dev.status(run.id) for run in runs) == ["QUEUED", "STARTED"]
+    time.sleep(5)  # long enough for another run to have started, were it not for the limit
+    assert sorted(dev.status(run.id) for run in runs) == ["QUEUED", "QUEUED", "STARTED"]
+    assert states(lake, "other") == []
     lake.aws.faults.release(hold)
     assert {dev.end(run.id) for run in runs} == {"SUCCESS"}
     queries = lake.queries(slot(lake, "sensed"))
     assert [query.state for query in queries] == ["SUCCEEDED"] * 2
-    assert_one_after_another(queries)
+    assert_one_after_another(queries + lake.queries(slot(lake, "other")))
     lake.assert_published_once(slot(lake, "sensed"))
 
 

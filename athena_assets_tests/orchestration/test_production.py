@@ -10,9 +10,10 @@ import yaml
 from athena_assets.local import EmbeddedAws
 from athena_assets_tests.e2e.lake import ROWS_PER_FILE, Lake, wait_until
 from athena_assets_tests.orchestration import live_assets
-from athena_assets_tests.orchestration.live import PATIENCE, Dev, assert_one_after_another, dagster_dev, settings
+from athena_assets_tests.orchestration.live import PATIENCE, Dev, dagster_dev, settings
 from athena_assets_tests.orchestration.live_assets import environment, targets
 from athena_assets_tests.orchestration.postgres import postgres_server
+from athena_assets_tests.orchestration.runs import assert_one_after_another
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 
