@@ -11,7 +11,6 @@ from sqlglot.errors import SqlglotError
 from sqlglot.optimizer.normalize_identifiers import normalize_identifiers
 from sqlglot.optimizer.scope import traverse_scope
 
-from athena_assets.core.partition import END, PARTITION, START
 from athena_assets.core.statement import check_query, render_query
 from athena_assets.core.target import Target, UpstreamTable
 
@@ -80,7 +79,7 @@ def inspect_query(target: Target) -> QueryFacts:
     Raises:
         InvalidTarget: if it reads as something else than one query.
     """
-    values = dict.fromkeys((*target.parameters, PARTITION, START, END), "x")
+    values = dict.fromkeys((*target.parameters, *target.key_placeholders), "x")
     try:
         parsed = sqlglot.parse(render_query(check_query(target.query), values), read=_DIALECT)
     except (SqlglotError, RecursionError):

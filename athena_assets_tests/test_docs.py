@@ -35,7 +35,7 @@ from athena_assets_tests.e2e.lake import Lake, wait_until
 from athena_assets_tests.orchestration.yaml_defs import load_text
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = ("assets.md", "deploy.md", "targets.md", "publish-modes.md", "runs.md", "troubleshooting.md")
+PAGES = ("assets.md", "deploy.md", "production.md", "publish-modes.md", "runs.md", "targets.md", "troubleshooting.md")
 FILES = 4
 
 
@@ -140,7 +140,7 @@ def test_links_lead_somewhere(name: str) -> None:
             assert (DOCS / link).exists(), link
 
 
-@pytest.mark.parametrize("name", ["assets.md", "targets.md", "publish-modes.md"])
+@pytest.mark.parametrize("name", ["assets.md", "production.md", "publish-modes.md", "targets.md"])
 def test_python_examples_run(name: str, sales: Sales, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable, value in sales.aws.environment().items():
         monkeypatch.setenv(variable, value)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from athena_assets.core import statement
-from athena_assets.core.partition import PARTITION
 from athena_assets.core.target import Target
 
 
@@ -29,8 +28,9 @@ def check_disjoint(targets: tuple[Target, ...] | list[Target]) -> None:
 
 
 def _with_parameters(target: Target) -> str:
-    """The location with its constants put in and only the partition open."""
-    return statement.render_location(target.location, {**target.parameters, PARTITION: f"${{{PARTITION}}}"})
+    """The location with its constants put in and only the parts of the partition's key open."""
+    open_ = {name: f"${{{name}}}" for name in target.key_placeholders}
+    return statement.render_location(target.location, {**target.parameters, **open_})
 
 
 def _may_overlap(one: str, other: str) -> bool:

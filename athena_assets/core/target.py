@@ -13,11 +13,12 @@ from athena_assets.core import statement
 from athena_assets.core.keys import CONTROL_PREFIX
 from athena_assets.core.location import InvalidLocation, Location, parse_location
 from athena_assets.core.output import InvalidOutput, OutputFormat
-from athena_assets.core.partition import END, PARTITION, START, Grain, placeholder_values
+from athena_assets.core.partition import END, PARTITION, START, Grain, join_key, placeholder_values
 from athena_assets.core.register import GRACE_SECONDS, GlueTable, Mode, PublishSettings
 from athena_assets.errors import InvalidTarget
 
 _GLUE_TABLE = re.compile(r"[a-z0-9_]+\.[a-z0-9_]+")
+_DIMENSION = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TARGET_NAME = re.compile(r"[A-Za-z0-9_]+(?:/[A-Za-z0-9_]+)*")
 
 
@@ -69,6 +70,8 @@ class Target:
         database: Glue database in which unqualified table names are looked up.
         output: an OutputFormat, or just the name of a format.
         grain: `hour`, `day`, `week` or `month`, for time partitions; None: the keys are any text.
+        dimensions: the names of the parts of a key `a|b`, which has them in the order of their sorted names; each is a
+            placeholder of its own (`${day}`) in place of `${partition}`. With a grain the first one is the time.
         parameters: values of further placeholders. Strings only: cast them in SQL.
         catalog: the Athena data catalog.
         workgroup: overrides the workgroup of the AWS settings.
@@ -99,6 +102,7 @@ class Target:
     location: str
     database: str = "default"
     grain: Grain | str | None = None
+    dimensions: tuple[str, ...] = ()
     output: OutputFormat | str = OutputFormat()  # noqa: RUF009 - a frozen value without identity
     parameters: Mapping[str, str] = field(default_factory=dict)
     catalog: str = "AwsDataCatalog"
@@ -131,6 +135,7 @@ class Target:
         object.__setattr__(self, "mode", self._choice("mode", Mode))
         object.__setattr__(self, "on_empty", self._choice("on_empty", OnEmpty))
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))
+        object.__setattr__(self, "dimensions", tuple(self.dimensions))
         if self.upstreams is not None:
             object.__setattr__(self, "upstreams", tuple(self.upstreams))
         for name in ("timeout", "wait_timeout"):
@@ -178,6 +183,7 @@ class Target:
             )
         if not self.database or not self.catalog:
             raise self.invalid("database", "database and catalog must not be empty.", "Name them.")
+        self._check_dimensions()
         self._check_query()
         self._check_parameters()
         self._check_location()
@@ -193,11 +199,18 @@ class Target:
         """A key that such a target could have, for checks at load; None if it is not partitioned."""
         if not self.partitioned:
             return None
-        return "0" if self.grain is None else Grain(self.grain).sample
+        one = "0" if self.grain is None else Grain(self.grain).sample
+        return join_key({**dict.fromkeys(self.dimensions, "0"), self.dimensions[0]: one}) if self.dimensions else one
 
     @property
     def partitioned(self) -> bool:
-        return PARTITION in statement.location_placeholders(self.location)
+        return bool(self.dimensions) or PARTITION in statement.location_placeholders(self.location)
+
+    @property
+    def key_placeholders(self) -> frozenset[str]:
+        """The placeholders whose values a partition's key gives."""
+        key = self.dimensions or (PARTITION,)
+        return frozenset(key if self.grain is None else (*key, START, END))
 
     def location_for(self, partition: str | None) -> Location:
         """The concrete location of one slot.
@@ -264,9 +277,17 @@ class Target:
         try:
             return {
                 **self.parameters,
-                **placeholder_values(None if self.grain is None else Grain(self.grain), partition),
+                **placeholder_values(None if self.grain is None else Grain(self.grain), partition, self.dimensions),
             }
         except ValueError as error:
+            if self.dimensions:
+                form = "|".join(sorted(self.dimensions))
+                time = "" if self.grain is None else f", with {self.dimensions[0]} as {Grain(self.grain).key_format}"
+                raise self.invalid(
+                    "dimensions",
+                    f"the partition key {partition!r} is not one of {form}: {error}.",
+                    f"Write it as {form}{time}.",
+                ) from error
             assert self.grain is not None
             raise self.invalid(
                 "grain",
@@ -307,6 +328,9 @@ class Target:
             values = tuple(upstreams) if isinstance(upstreams, tuple | list) else (upstreams,)
             if not all(isinstance(each, UpstreamTable) for each in values):
                 raise self.invalid("upstreams", "they are not UpstreamTable values.", "Give a tuple of UpstreamTable.")
+        dimensions: object = self.dimensions
+        if not isinstance(dimensions, tuple | list) or not all(isinstance(each, str) for each in dimensions):
+            raise self.invalid("dimensions", f"{dimensions!r} is no tuple of names.", "Give a tuple of strings.")
         if not isinstance(self.parameters, Mapping):
             raise self.invalid("parameters", "they are not a mapping.", "Give names and strings.")
         for name in ("timeout", "wait_timeout", "grace_period"):
@@ -326,10 +350,32 @@ class Target:
             raise self.invalid("query", error.problem, error.next_step) from error
         self._check_names("query", used)
 
+    def _check_dimensions(self) -> None:
+        if len(self.dimensions) == 1:
+            raise self.invalid("dimensions", "there is one only.", "Leave dimensions out and use ${partition}.")
+        for name in self.dimensions:
+            if not _DIMENSION.fullmatch(name) or name in (PARTITION, START, END):
+                raise self.invalid(
+                    "dimensions",
+                    f"{name!r} can't be a placeholder of its own.",
+                    f"Use letters, digits and _, and none of {PARTITION}, {START}, {END}.",
+                )
+            if name in self.parameters or self.dimensions.count(name) > 1:
+                raise self.invalid("dimensions", f"{name!r} is named twice, or a parameter too.", "Rename one.")
+        if self.dimensions and self.glue_table is not None:
+            raise self.invalid(
+                "glue_table",
+                "it can't be kept for a target with dimensions: its partition is one column.",
+                "Leave it out, and create that table yourself, with partition projection or a crawler.",
+            )
+
     def _check_names(self, field_name: str, used: frozenset[str]) -> None:
-        known = {PARTITION} if self.grain is None else {PARTITION, START, END}
+        known = self.key_placeholders
         for name in sorted(used & {START, END} - known):
             raise self.invalid(field_name, f"${{{name}}} needs a grain.", "Set grain to hour, day, week or month.")
+        if PARTITION in used - known:
+            names = " and ".join(f"${{{name}}}" for name in self.dimensions)
+            raise self.invalid(field_name, "a target with dimensions has no ${partition}.", f"Use {names}.")
         for name in sorted(used - self.parameters.keys() - known):
             raise self.invalid(
                 field_name, f"the placeholder ${{{name}}} has no value.", "Add it to parameters or remove it."
@@ -352,6 +398,21 @@ class Target:
         except statement.InvalidStatement as error:
             raise self.invalid("location", error.problem, error.next_step) from error
         self._check_names("location", used)
+        for name in self.dimensions:
+            if name not in used:
+                raise self.invalid(
+                    "location",
+                    f"it has no ${{{name}}}: each {name} would replace the one before.",
+                    f"Put ${{{name}}} into the location.",
+                )
+        for segment in self.location.split("/"):
+            # Else 1 and 23 would share a slot with 12 and 3.
+            if len(statement.location_placeholders(segment) & set(self.dimensions)) > 1:
+                raise self.invalid(
+                    "location",
+                    f"the segment {segment!r} has several dimensions: different keys could share a slot.",
+                    "Give each dimension a segment of its own.",
+                )
         used = statement.query_placeholders(self.query) & {PARTITION, START, END}
         if (used or self.grain is not None) and not self.partitioned:
             raise self.invalid(

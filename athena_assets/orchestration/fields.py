@@ -257,6 +257,10 @@ class UnloadTarget(SharedFields):
     grain: Annotated[Literal["hour", "day", "week", "month"] | None, plain("The length of time partitions.", "day")] = (
         None
     )
+    dimensions: Annotated[
+        list[str] | None,
+        text("The names of the parts of keys `a|b`, the time first; each is a placeholder.", ["day", "origin"]),
+    ] = None
     parameters: Annotated[
         dict[str, str] | None, text("Values of further placeholders, as text.", {"country": "AT"})
     ] = None

@@ -184,7 +184,7 @@ def code_version(target: Target) -> str:
         target.location,
     ]
     if query_placeholders(target.query) & {START, END}:
-        parts.append(str(target.grain))
+        parts += [str(target.grain), *target.dimensions[:1]]  # the first one is the time
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 

@@ -1,25 +1,28 @@
 """Which partitions an asset may have, so that each key means to Dagster what it means to the query."""
 
+from collections.abc import Sequence
 from datetime import datetime
 
 import dagster as dg
 
-from athena_assets.core.partition import Grain, window
+from athena_assets.core.partition import Grain, join_key, split_key, window
 from athena_assets.core.target import Target
 
 _SCHEDULES = {Grain.HOUR: "HOURLY", Grain.DAY: "DAILY", Grain.WEEK: "WEEKLY", Grain.MONTH: "MONTHLY"}
 
 
 def check_partitions(target: Target, partitions_def: dg.PartitionsDefinition | None) -> None:
-    """Refuses, at load, what can be seen there: whether there are partitions, their length, and one or all keys.
+    """Refuses, at load, what can be seen there: whether there are partitions, their names, length, and one or all keys.
+
+    Partitions of several dimensions go with a target that names the same ones; or with `${partition}`, which is then
+    the whole key.
 
     Raises:
         InvalidTarget: target and partitions go against each other.
     """
     if target.partitioned and partitions_def is None:
-        raise target.invalid(
-            "location", "it has ${partition}, and the asset has no partitions.", "Give the asset a partitions_def."
-        )
+        field, has = ("dimensions", "they are given") if target.dimensions else ("location", "it has ${partition}")
+        raise target.invalid(field, f"{has}, and the asset has no partitions.", "Give the asset a partitions_def.")
     if partitions_def is None:
         return
     if not target.partitioned:
@@ -28,16 +31,14 @@ def check_partitions(target: Target, partitions_def: dg.PartitionsDefinition | N
             "the asset has partitions, and the location no ${partition}: each would replace the one before.",
             "Put ${partition} into the location, or leave partitions_def out.",
         )
-    if target.grain is not None:
-        _check_schedule(target, Grain(target.grain), partitions_def)
-    if isinstance(partitions_def, dg.TimeWindowPartitionsDefinition):
-        start = partitions_def.start.strftime(partitions_def.fmt)
-        # The first window, also if it lies in the future; the start itself may lie within the one before.
-        first = partitions_def.time_window_for_partition_key(start).start
-        check_key(target, partitions_def, first.strftime(partitions_def.fmt))
-    elif isinstance(partitions_def, dg.StaticPartitionsDefinition):
-        for key in partitions_def.get_partition_keys():
-            check_key(target, partitions_def, key)
+    if target.dimensions:
+        keys = _multi_samples(target, _check_dimensions(target, partitions_def))
+    else:
+        if target.grain is not None:
+            _check_schedule(target, Grain(target.grain), partitions_def)
+        keys = _samples(partitions_def)
+    for key in keys:
+        check_key(target, partitions_def, key)
 
 
 def check_key(target: Target, partitions_def: dg.PartitionsDefinition, key: str) -> None:
@@ -51,17 +52,65 @@ def check_key(target: Target, partitions_def: dg.PartitionsDefinition, key: str)
         InvalidTarget: as said.
     """
     target.location_for(key)
+    time = key
+    if target.dimensions and isinstance(partitions_def, dg.MultiPartitionsDefinition):
+        time = split_key(target.dimensions, key)[target.dimensions[0]]
+        partitions_def = _dimensions(partitions_def)[target.dimensions[0]]
     if target.grain is None or not isinstance(partitions_def, dg.TimeWindowPartitionsDefinition):
         return
-    ours = window(Grain(target.grain), key)
-    theirs = partitions_def.time_window_for_partition_key(key)
+    ours = window(Grain(target.grain), time)
+    theirs = partitions_def.time_window_for_partition_key(time)
     if not (_is(ours[0], theirs.start) and _is(ours[1], theirs.end)):
         raise target.invalid(
             "grain",
-            f"the partition {key!r} is {ours[0]} to {ours[1]} by the grain {target.grain}, and {theirs.start} to "
+            f"the partition {time!r} is {ours[0]} to {ours[1]} by the grain {target.grain}, and {theirs.start} to "
             f"{theirs.end} by the asset's partitions.",
-            "Leave out the offset and use Dagster's own keys, or leave out grain and use ${partition} alone.",
+            "Leave out the offset and use Dagster's own keys, or leave out grain and use the keys alone.",
         )
+
+
+def _check_dimensions(target: Target, partitions_def: dg.PartitionsDefinition) -> dg.MultiPartitionsDefinition:
+    names = ", ".join(sorted(target.dimensions))
+    if not isinstance(partitions_def, dg.MultiPartitionsDefinition):
+        raise target.invalid(
+            "dimensions",
+            f"they are {names}, and the partitions of the asset have no dimensions: {partitions_def}.",
+            "Give it a MultiPartitionsDefinition, or leave dimensions out and use ${partition}.",
+        )
+    theirs = _dimensions(partitions_def)
+    if theirs.keys() != set(target.dimensions):
+        raise target.invalid(
+            "dimensions",
+            f"they are {names}, and those of the asset's partitions are {', '.join(sorted(theirs))}.",
+            "Name the same ones in both.",
+        )
+    if target.grain is not None:
+        _check_schedule(target, Grain(target.grain), theirs[target.dimensions[0]])
+    return partitions_def
+
+
+def _multi_samples(target: Target, partitions_def: dg.MultiPartitionsDefinition) -> Sequence[str]:
+    """Each known key of each dimension, with the first key of the others."""
+    parts = {name: _samples(each) or ["0"] for name, each in _dimensions(partitions_def).items()}
+    first = {name: keys[0] for name, keys in parts.items()}
+    try:
+        return [join_key({**first, name: key}) for name, keys in parts.items() for key in keys]
+    except ValueError as error:
+        raise target.invalid("dimensions", f"{error}.", "Give that dimension other keys.") from error
+
+
+def _dimensions(partitions_def: dg.MultiPartitionsDefinition) -> dict[str, dg.PartitionsDefinition]:
+    return {each.name: each.partitions_def for each in partitions_def.partitions_defs}
+
+
+def _samples(partitions_def: dg.PartitionsDefinition) -> Sequence[str]:
+    """Keys that can be known at load: all static ones, the first one in time, none of dynamic ones."""
+    if isinstance(partitions_def, dg.TimeWindowPartitionsDefinition):
+        start = partitions_def.start.strftime(partitions_def.fmt)
+        # The first window, also if it lies in the future; the start itself may lie within the one before.
+        first = partitions_def.time_window_for_partition_key(start).start
+        return [first.strftime(partitions_def.fmt)]
+    return partitions_def.get_partition_keys() if isinstance(partitions_def, dg.StaticPartitionsDefinition) else []
 
 
 def _check_schedule(target: Target, grain: Grain, partitions_def: dg.PartitionsDefinition) -> None:
@@ -70,7 +119,8 @@ def _check_schedule(target: Target, grain: Grain, partitions_def: dg.PartitionsD
         raise target.invalid(
             "grain",
             f"it is {grain}, and the partitions of the asset are others: {partitions_def}.",
-            f"Use Dagster's {_SCHEDULES[grain].capitalize()}PartitionsDefinition, or leave grain out.",
+            f"Use Dagster's {_SCHEDULES[grain].capitalize()}PartitionsDefinition, or leave grain out."
+            + (" Or name its dimensions." if isinstance(partitions_def, dg.MultiPartitionsDefinition) else ""),
         )
 
 

@@ -80,7 +80,7 @@ class Step:
         """
         context = self._context
         failed: dict[str, AthenaAssetsError] = {}
-        skipped = False
+        skipped, done = False, 0
         for partition, outcome in self._outcomes(partitions):
             if isinstance(outcome, AthenaAssetsError):
                 context.log.error("%s: %s: %s", partition, type(outcome).__name__, outcome)
@@ -94,6 +94,8 @@ class Step:
                 context.add_asset_metadata(metadata, partition_key=partition)
                 # Yielded, it is stored at once; context.log_event would keep it to the end.
                 yield dg.AssetMaterialization(context.asset_key, partition=partition, metadata=metadata)
+                done += 1
+                context.log.info("%d of %d published", done, len(partitions))
         if failed:
             raise failures(failed, of=len(partitions))
         if not skipped:

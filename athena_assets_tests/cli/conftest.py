@@ -21,7 +21,18 @@ from athena_assets.local import EmbeddedAws
 from athena_assets_tests.e2e.lake import LEASE, ROWS_PER_FILE, Lake
 
 PROJECT = Path(__file__).parents[2]
-FIELDS = ("name", "query", "location", "database", "mode", "on_conflict", "reuse", "keep_previous", "retries")
+FIELDS = (
+    "name",
+    "query",
+    "location",
+    "database",
+    "mode",
+    "on_conflict",
+    "reuse",
+    "keep_previous",
+    "retries",
+    "dimensions",
+)
 
 
 @pytest.fixture(scope="session")

@@ -137,6 +137,22 @@ def test_several_partitions_run_at_once_and_each_is_told(lake: Lake, cli: Cli) -
         assert register.publication.request == f"x/partition={digit}"
 
 
+def test_a_key_of_two_dimensions_names_one_slot(lake: Lake, cli: Cli) -> None:
+    target = lake.target(
+        "matrix",
+        query="SELECT n FROM numbers WHERE n % 10 = CAST(${digit} AS bigint) AND n < CAST(${below} AS bigint)",
+        location=f"s3://{lake.bucket}/published/matrix/digit=${{digit}}/below=${{below}}/",
+        dimensions=("digit", "below"),
+    )
+    name = cli.define(target)
+    assert cli("unload", name, "--partition", "50|3").status == 0
+    lake.assert_published_once(f"s3://{lake.bucket}/published/matrix/digit=3/below=50/", range(3, 50, 10))
+    refused = cli("unload", name, "--partition", "50")
+    assert refused.status != 0
+    assert "Write it as below|digit." in refused.err
+    assert len(lake.aws.queries()) == 1
+
+
 def test_a_partitioned_target_without_a_partition_is_wrong_usage(lake: Lake, cli: Cli) -> None:
     parted = lake.target(location=f"s3://{lake.bucket}/published/${{partition}}/")
     cli.define(parted, lake.target("plain"))

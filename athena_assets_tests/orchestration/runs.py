@@ -1,11 +1,13 @@
 """Real runs of real assets against the embedded AWS, and what they recorded."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import dagster as dg
 
 from athena_assets import Target
+from athena_assets.local import QueryRecord
 from athena_assets.orchestration import AthenaUnloadResource
 from athena_assets_tests.e2e.lake import LEASE, Lake
 
@@ -80,3 +82,13 @@ def failure_of(result: dg.ExecuteInProcessResult) -> tuple[str, dict[str, Any]]:
     return data.user_failure_data.description, {
         key: value.value for key, value in data.user_failure_data.metadata.items()
     }
+
+
+def assert_one_after_another(queries: Sequence[QueryRecord]) -> None:
+    """None of these queries ran at the time of another, by Athena's own history."""
+    times = [
+        (query.submitted_at, query.submitted_at + query.statistics["TotalExecutionTimeInMillis"] / 1_000)
+        for query in queries
+    ]
+    for (_, end), (start, _) in itertools.pairwise(times):
+        assert end <= start, times

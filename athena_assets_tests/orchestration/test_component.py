@@ -392,3 +392,24 @@ def test_checks_and_those_that_block_are_chosen_by_name() -> None:
     )
     assert "target 'one', checks in" in told
     assert "'scrap' is none of its checks" in told
+
+
+def test_several_dimensions_are_declared_by_name_and_a_template() -> None:
+    loaded = load(
+        """
+        location_prefix: s3://lake/
+        targets:
+          - name: multi
+            query: SELECT ${day} AS day, ${origin} AS origin
+            location: multi/day=${day}/origin=${origin}
+            grain: day
+            dimensions: [day, origin]
+            partitions: >-
+              {{ dg.MultiPartitionsDefinition({'day': dg.DailyPartitionsDefinition('2024-01-01'),
+              'origin': dg.StaticPartitionsDefinition(['EWR', 'JFK'])}) }}
+        """
+    )
+    [target] = loaded.targets
+    assert target.dimensions == ("day", "origin")
+    assert isinstance(loaded.asset("multi").partitions_def, dg.MultiPartitionsDefinition)
+    assert str(target.location_for("2024-01-31|JFK")) == "s3://lake/multi/day=2024-01-31/origin=JFK/"

@@ -1,11 +1,14 @@
 """The project's dagster.yaml, as Dagster itself reads it."""
 
+import json
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import dagster as dg
 import pytest
+import yaml
 
 PROJECT = Path(__file__).parents[2]
 
@@ -42,6 +45,41 @@ def test_a_killed_run_gives_its_slot_back(instance: dg.DagsterInstance) -> None:
 
 def test_a_run_that_hangs_is_ended(instance: dg.DagsterInstance) -> None:
     assert instance.run_monitoring_max_runtime_seconds == 12 * 60 * 60
+
+
+def test_a_run_that_was_killed_is_tried_again_and_one_whose_step_failed_is_not(instance: dg.DagsterInstance) -> None:
+    assert instance.run_retries_enabled
+    assert instance.run_retries_max_retries == 2
+    assert instance.run_retries_retry_on_asset_or_op_failure is False
+
+
+def test_production_has_the_same_limits_monitoring_and_retries() -> None:
+    here, production = (
+        yaml.safe_load((PROJECT / name).read_text()) for name in ("dagster.yaml", "deploy/dagster.yaml")
+    )
+    for section in ("concurrency", "run_monitoring"):
+        for key, value in here[section].items():
+            if isinstance(value, dict):
+                assert value.items() <= production[section][key].items() or key == "runs"
+            else:
+                assert production[section][key] == value
+    assert (
+        here["concurrency"]["runs"]["tag_concurrency_limits"][0]
+        in (production["concurrency"]["runs"]["tag_concurrency_limits"])
+    )
+    assert production["run_retries"] == here["run_retries"]
+
+
+def test_the_settings_that_are_documented_are_those_of_production() -> None:
+    """docs/production.md, "Which setting does what": every row that names a value."""
+    settings = yaml.safe_load((PROJECT / "deploy/dagster.yaml").read_text())
+    rows = re.findall(r"^\| `([\w.]+)` \| (\w+) \|", (PROJECT / "docs/production.md").read_text(), flags=re.MULTILINE)
+    assert len(rows) == 7
+    for name, value in rows:
+        found = settings
+        for key in name.split("."):
+            found = found[key]
+        assert json.dumps(found) == value, name
 
 
 def test_nothing_is_reported_to_the_makers_of_dagster(instance: dg.DagsterInstance) -> None:

@@ -1,6 +1,6 @@
 """Partitions of every kind: which go together with a target's grain, and what their runs publish."""
 
-from typing import Any
+from typing import Any, cast
 
 import dagster as dg
 import pytest
@@ -8,7 +8,8 @@ import pytest
 from athena_assets import Target
 from athena_assets.core.partition import placeholder_values
 from athena_assets.errors import InvalidTarget
-from athena_assets.orchestration import build_unload_asset, unload_assets
+from athena_assets.orchestration import AthenaUnloadResource, build_unload_asset, unload_assets
+from athena_assets.orchestration.lineage import code_version
 from athena_assets.orchestration.partitions import check_key
 from athena_assets_tests.e2e.lake import Lake
 from athena_assets_tests.orchestration.runs import at, failure_of, partitions, recorded, run
@@ -222,3 +223,166 @@ def test_a_key_whose_time_is_another_for_dagster_fails_its_run_before_any_query(
     description, _ = failure_of(result)
     assert "2026-10-25-02:00" in description
     assert lake.aws.queries() == []
+
+
+# --- several dimensions ----------------------------------------------------------------------------------------------
+
+PARITY = dg.StaticPartitionsDefinition(["0", "1"])
+DAY_AND_PARITY = dg.MultiPartitionsDefinition({"parity": PARITY, "day": dg.DailyPartitionsDefinition("2026-03-01")})
+
+
+def two(**changes: Any) -> Target:
+    arguments: dict[str, Any] = {
+        "name": "mart/orders",
+        "query": "SELECT ${day} AS d, ${parity} AS p",
+        "location": "s3://lake/mart/orders/${day}/${parity}/",
+        "dimensions": ("day", "parity"),
+    }
+    return Target(**(arguments | changes))
+
+
+@pytest.mark.parametrize("grain", [None, "day"])
+def test_dimensions_go_with_multi_partitions_of_the_same_names(grain: str | None) -> None:
+    asset = build_unload_asset(two(grain=grain), partitions_def=DAY_AND_PARITY)
+    assert asset.partitions_def == DAY_AND_PARITY
+
+
+@pytest.mark.parametrize(
+    ("changes", "partitions_def", "match"),
+    [
+        ({}, None, "'mart/orders', dimensions: they are given"),
+        ({}, DAILY, "day, parity, and the partitions of the asset have no dimensions"),
+        (
+            {},
+            dg.MultiPartitionsDefinition({"day": DAILY, "origin": STATIC}),
+            "day, parity, and those of the asset's partitions are day, origin",
+        ),
+        (
+            {"grain": "day", "dimensions": ("parity", "day")},
+            DAY_AND_PARITY,
+            "'mart/orders', grain: it is day, and the partitions of the asset are others: '0', '1'",
+        ),
+        ({"grain": "hour"}, DAY_AND_PARITY, "'mart/orders', grain: it is hour"),
+        (
+            {"grain": "day"},
+            dg.MultiPartitionsDefinition(
+                {"day": dg.DailyPartitionsDefinition("2026-03-01", hour_offset=6), "parity": PARITY}
+            ),
+            "the partition '2026-03-01' is .*06:00:00",
+        ),
+        (
+            {},
+            dg.MultiPartitionsDefinition({"day": DAILY, "parity": dg.StaticPartitionsDefinition(["fine", "a/b"])}),
+            "'a/b'",
+        ),
+        (
+            {},
+            dg.MultiPartitionsDefinition(
+                {"day": dg.DailyPartitionsDefinition("2026|01|01", fmt="%Y|%m|%d"), "parity": PARITY}
+            ),
+            r"'2026\|01\|01' of day holds a \|",
+        ),
+    ],
+    ids=str,
+)
+def test_dimensions_that_are_not_those_of_the_asset_are_refused_at_load(
+    changes: dict[str, Any], partitions_def: dg.PartitionsDefinition | None, match: str
+) -> None:
+    with pytest.raises(InvalidTarget, match=match):
+        build_unload_asset(two(**changes), partitions_def=partitions_def)
+
+
+def test_without_dimensions_the_key_of_multi_partitions_is_one_text() -> None:
+    asset = build_unload_asset(target(None), partitions_def=DAY_AND_PARITY)
+    assert asset.partitions_def == DAY_AND_PARITY
+    assert "name its dimensions" in refused("day", DAY_AND_PARITY)
+
+
+def test_partitions_of_two_dimensions_share_a_pool() -> None:
+    asset = build_unload_asset(two(), partitions_def=DAY_AND_PARITY)
+    assert asset.op.pool == "s3://lake/mart/orders/${day}/${parity}/"
+    assert asset.backfill_policy is None
+
+
+def test_thecode_version_follows_which_dimension_is_the_time() -> None:
+    same: dict[str, Any] = {"query": "SELECT ${partition_start} AS s", "grain": "day"}
+    one, other = (code_version(two(**same, dimensions=names)) for names in (("day", "parity"), ("parity", "day")))
+    assert one != other
+
+
+def test_each_key_of_two_dimensions_is_a_slot(lake: Lake, instance: dg.DagsterInstance) -> None:
+    """28 March has the numbers 0 to 23, as above."""
+    matrix = lake.target(
+        "matrix",
+        query=f"{HOURS} AND n % 2 = CAST(${{parity}} AS bigint)",
+        location=f"s3://{lake.bucket}/matrix/day=${{day}}/parity=${{parity}}/",
+        grain="day",
+        dimensions=("day", "parity"),
+    )
+    asset = build_unload_asset(matrix, partitions_def=DAY_AND_PARITY, backfill_policy=dg.BackfillPolicy.single_run())
+    [metadata] = recorded(run(lake, asset, instance, partition="2026-03-28|1"))
+    assert metadata["dagster/partition_row_count"] == 12
+    lake.assert_published_once(at(matrix, "2026-03-28|1"), range(1, 24, 2))
+    assert lake.listing(at(matrix, "2026-03-28|0")) == {}
+
+    result = run(lake, asset, instance, tags=a_range("2026-03-28|0", "2026-03-29|1"))
+    keys = [f"2026-03-{day}|{parity}" for day in (28, 29) for parity in (0, 1)]
+    assert set(partitions(result)) == set(keys)
+    for number, key in enumerate(keys):
+        start, parity = 24 * (number // 2), number % 2
+        lake.assert_published_once(at(matrix, key), range(start + parity, start + 24, 2))
+        assert len(lake.queries(at(matrix, key))) == 1
+
+
+# --- upstream --------------------------------------------------------------------------------------------------------
+
+
+def requested(asset: dg.AssetsDefinition, upstream: dg.PartitionsDefinition, *keys: str) -> set[str | None]:
+    """The asset's partitions that Dagster asks for when these ones of its upstream table are new."""
+    table = dg.AssetSpec(["lake", "orders"], partitions_def=upstream)
+    definitions = dg.Definitions([table, asset], resources={"athena": AthenaUnloadResource()})
+    with dg.DagsterInstance.ephemeral() as instance:
+        first = dg.evaluate_automation_conditions(definitions, instance)
+        assert first.total_requested == 0
+        for key in keys:
+            instance.report_runless_asset_event(dg.AssetMaterialization(table.key, partition=key))
+        second = dg.evaluate_automation_conditions(definitions, instance, cursor=first.cursor)
+        return set(second.get_requested_partitions(asset.key))
+
+
+UPDATED = cast("dg.AutomationCondition[dg.AssetKey]", dg.AutomationCondition.any_deps_updated())
+OF_ORDERS: dict[str, Any] = {"query": "SELECT * FROM orders WHERE day = ${partition}", "database": "lake"}
+
+
+def test_a_day_of_the_upstream_table_is_the_same_day_of_the_target() -> None:
+    asset = build_unload_asset(target("day", **OF_ORDERS), partitions_def=DAILY, automation_condition=UPDATED)
+    assert requested(asset, DAILY, "2026-01-03") == {"2026-01-03"}
+
+
+def test_an_hour_of_the_upstream_table_is_a_part_of_the_targets_day() -> None:
+    asset = build_unload_asset(target("day", **OF_ORDERS), partitions_def=DAILY, automation_condition=UPDATED)
+    assert requested(asset, HOURLY, "2026-01-03-05:00", "2026-01-04-00:00") == {"2026-01-03", "2026-01-04"}
+
+
+def test_a_static_key_of_the_upstream_table_is_the_same_key_of_the_target() -> None:
+    asset = build_unload_asset(target(None, **OF_ORDERS), partitions_def=STATIC, automation_condition=UPDATED)
+    assert requested(asset, STATIC, "fr") == {"fr"}
+
+
+def test_a_day_of_the_upstream_table_is_all_keys_of_that_day_in_two_dimensions() -> None:
+    matrix = two(query="SELECT * FROM orders WHERE day = ${day}", database="lake")
+    asset = build_unload_asset(matrix, partitions_def=DAY_AND_PARITY, automation_condition=UPDATED)
+    assert requested(asset, dg.DailyPartitionsDefinition("2026-03-01"), "2026-03-03") == {
+        "2026-03-03|0",
+        "2026-03-03|1",
+    }
+
+
+def test_another_mapping_can_be_given() -> None:
+    yesterday = dg.AssetDep(
+        ["lake", "orders"], partition_mapping=dg.TimeWindowPartitionMapping(start_offset=-1, end_offset=-1)
+    )
+    asset = build_unload_asset(
+        target("day", **OF_ORDERS), partitions_def=DAILY, deps=[yesterday], automation_condition=UPDATED
+    )
+    assert requested(asset, DAILY, "2026-01-03") == {"2026-01-04"}

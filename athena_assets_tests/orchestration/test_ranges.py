@@ -74,6 +74,14 @@ def test_the_story_names_the_partition_in_each_line(lake: Lake, instance: dg.Dag
         assert f"{key}: running: query {query.query_id}" in told
 
 
+def test_the_log_says_how_many_are_published(lake: Lake, instance: dg.DagsterInstance) -> None:
+    lake.aws.faults.fail_queries(sql_contains="'20'", error_category=2, retryable=False)
+    result = run(lake, asset_of(sized(lake)), instance, tags=RANGE)
+    assert not result.success
+    told = [event.user_message for event in instance.all_logs(result.run_id)]
+    assert [line for line in told if line.endswith(" of 3 published")] == ["1 of 3 published", "2 of 3 published"]
+
+
 def test_partitions_are_published_at_once_and_recorded_while_others_still_run(lake: Lake, tmp_path: Path) -> None:
     target = sized(lake)
     (tmp_path / "dagster.yaml").touch()
