@@ -67,8 +67,8 @@ class PartitionsFields(dg.Model, dg.Resolvable):
     """The partitions of assets."""
 
     type: Annotated[
-        Literal["hourly", "daily", "weekly", "monthly", "static"],
-        plain("The kind: one of Dagster's time partitions, or a fixed list of keys.", "daily"),
+        Literal["hourly", "daily", "weekly", "monthly", "static", "multi"],
+        plain("The kind: one of Dagster's time partitions, a fixed list of keys, or several dimensions.", "daily"),
     ]
     start_date: Annotated[str | None, text("The first partition of time partitions.", "2013-01-01")] = None
     end_date: Annotated[
@@ -77,13 +77,28 @@ class PartitionsFields(dg.Model, dg.Resolvable):
     timezone: Annotated[str | None, text("The time zone of time partitions. Left out: UTC.", "Europe/Berlin")] = None
     keys: Annotated[list[str] | None, text("The keys of static partitions.", ["eu", "us"])] = None
 
+    dimensions: Annotated[
+        dict[str, dict[str, Any]] | None,
+        text(
+            "The dimensions of type multi, each as partitions of another type; the target names them too.",
+            {
+                "day": {"type": "daily", "start_date": "2013-01-01"},
+                "origin": {"type": "static", "keys": ["EWR", "JFK"]},
+            },
+        ),
+    ] = None
+
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        if (self.type == "static") != bool(self.keys) or (self.type == "static") == bool(self.start_date):
-            raise ValueError("give keys with type static, and start_date with the others.")
+        needed = {"static": "keys", "multi": "dimensions"}.get(self.type, "start_date")
+        if [each for each in ("keys", "dimensions", "start_date") if getattr(self, each)] != [needed]:
+            raise ValueError("give keys with type static, dimensions with multi, and start_date with the others.")
         return self
 
     def definition(self) -> dg.PartitionsDefinition:
+        if self.dimensions:
+            parts = {name: PartitionsFields(**said).definition() for name, said in self.dimensions.items()}
+            return dg.MultiPartitionsDefinition(parts)
         if self.keys:
             return dg.StaticPartitionsDefinition(self.keys)
         assert self.start_date is not None

@@ -8,7 +8,7 @@ from typing import Any
 
 import dagster as dg
 
-from athena_assets.core.partition import END, PARTITION, START
+from athena_assets.core.partition import END, START
 from athena_assets.core.statement import check_query, query_placeholders, render_query
 from athena_assets.core.target import Target, UpstreamTable
 from athena_assets.sql import inspect_query
@@ -198,7 +198,7 @@ def _filled(target: Target) -> UpstreamTable | None:
 
 def _readable_query(target: Target) -> str:
     """The query with its parameters' values; what depends on the partition stays a placeholder."""
-    open_ones = {name: f"${{{name}}}" for name in (PARTITION, START, END)}
+    open_ones = {name: f"${{{name}}}" for name in target.key_placeholders}
     text = render_query(check_query(target.query), {**target.parameters, **open_ones})
     for placeholder in open_ones.values():
         text = text.replace(f"'{placeholder}'", placeholder)

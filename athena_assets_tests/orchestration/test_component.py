@@ -394,7 +394,7 @@ def test_checks_and_those_that_block_are_chosen_by_name() -> None:
     assert "'scrap' is none of its checks" in told
 
 
-def test_several_dimensions_are_declared_by_name_and_a_template() -> None:
+def test_several_dimensions_are_declared_by_name() -> None:
     loaded = load(
         """
         location_prefix: s3://lake/
@@ -404,12 +404,19 @@ def test_several_dimensions_are_declared_by_name_and_a_template() -> None:
             location: multi/day=${day}/origin=${origin}
             grain: day
             dimensions: [day, origin]
-            partitions: >-
-              {{ dg.MultiPartitionsDefinition({'day': dg.DailyPartitionsDefinition('2024-01-01'),
-              'origin': dg.StaticPartitionsDefinition(['EWR', 'JFK'])}) }}
+            partitions:
+              type: multi
+              dimensions:
+                day: {type: daily, start_date: 2024-01-01}
+                origin: {type: static, keys: [EWR, "007"]}
         """
     )
     [target] = loaded.targets
     assert target.dimensions == ("day", "origin")
-    assert isinstance(loaded.asset("multi").partitions_def, dg.MultiPartitionsDefinition)
+    assert loaded.asset("multi").partitions_def == dg.MultiPartitionsDefinition(
+        {
+            "day": dg.DailyPartitionsDefinition("2024-01-01"),
+            "origin": dg.StaticPartitionsDefinition(["EWR", "007"]),
+        }
+    )
     assert str(target.location_for("2024-01-31|JFK")) == "s3://lake/multi/day=2024-01-31/origin=JFK/"
