@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 from urllib.parse import unquote
@@ -67,8 +68,8 @@ def version_of(
                 return NoVersion("it has no metadata_location, as an Iceberg table has")
             return TableVersion(f"iceberg:{location}", whole=True)
         case VersionKind.GLUE:
-            parts = [description.get(name) for name in ("VersionId", "CreateTime", "UpdateTime")]
-            return TableVersion("glue:" + "/".join(str(each) for each in parts))
+            times = "/".join(_time(description, name) for name in ("CreateTime", "UpdateTime"))
+            return TableVersion(f"glue:{description.get('VersionId')}/{times}")
         case VersionKind.PARTITIONS:
             return _by_partitions(clients, table, description)
         case VersionKind.LISTING:
@@ -81,7 +82,7 @@ def _by_partitions(clients: AwsClients, table: UpstreamTable, description: Descr
     if _projected(description):
         return NoVersion("its partitions are projected, and not in Glue")
     found = {
-        tuple(each["Values"]): _digest([_place(each), str(each.get("CreationTime")), sorted(_parameters(each).items())])
+        tuple(each["Values"]): _digest([_place(each), _time(each, "CreationTime"), sorted(_parameters(each).items())])
         for each in partitions_of(clients, table.database, table.name)
     }
     return TableVersion(f"partitions:{_digest(sorted(found.items()))}", found)
@@ -167,6 +168,12 @@ def _projected(description: Description) -> bool:
 
 def _parameters(described: Mapping[str, Any]) -> Mapping[str, str]:
     return described.get("Parameters") or {}
+
+
+def _time(described: Mapping[str, Any], name: str) -> str:
+    """The same wherever it is read: botocore gives it in the machine's own zone."""
+    found: datetime | None = described.get(name)
+    return "" if found is None else str(found.timestamp())
 
 
 def _place(partition: Partition) -> str:

@@ -139,7 +139,7 @@ def build_upstream_sensor(
         runs = [_run_request(by_target[each.target], each, tables) for each in decision.runs]
         return dg.SensorResult(
             run_requests=runs,
-            skip_reason=None if runs else _skip_reason(seen, decision, len(tables), len(noted.changed)),
+            skip_reason=None if runs else _skip_reason(seen, decision, noted.changed),
             cursor=encode(decision.cursor),
             asset_events=[
                 dg.AssetObservation(
@@ -185,15 +185,16 @@ def _tell(context: dg.SensorEvaluationContext, seen: Seen, decision: Decision) -
         )
 
 
-def _skip_reason(seen: Seen, decision: Decision, of: int, changed: int) -> str:
-    told = [f"{changed} of {of} tables changed." if changed else f"None of {of} tables changed."]
+def _skip_reason(seen: Seen, decision: Decision, changed: Mapping[str, str | None]) -> str:
+    first = sum(before is None for before in changed.values())
+    told = [f"Tables seen: {len(seen.versions)}; changed: {len(changed) - first}; seen for the first time: {first}."]
     if decision.waiting:
-        told.append(f"{decision.waiting} changes wait until their tables are quiet, or for the next tick.")
+        told.append(f"Changes that wait for a quiet period or the next tick: {decision.waiting}.")
     if seen.failed:
         failed = _some(f"{table} ({why})" for table, why in seen.failed.items())
-        told.append(f"{len(seen.failed)} could not be looked up: {failed}.")
+        told.append(f"Could not be looked up: {failed}.")
     if seen.unreached:
-        told.append(f"{len(seen.unreached)} were not reached in time.")
+        told.append(f"Not reached in time: {len(seen.unreached)}.")
     return " ".join(told)
 
 

@@ -66,7 +66,7 @@ def _watched(target: Target, assets: Mapping[dg.AssetKey, dg.AssetsDefinition]) 
         )
     tables = (target.upstreams if target.upstreams is not None else inspect_query(target).tables) or ()
     # A target that reads what it publishes would ask for itself for ever.
-    tables = tuple(each for each in tables if upstream_key(each) != key and _glue_name(each) != target.glue_table)
+    tables = tuple(each for each in tables if upstream_key(each) != key and not _publishes(target, each))
     sample = target.sample_partition
     return Watched(
         target,
@@ -86,5 +86,5 @@ def _watched(target: Target, assets: Mapping[dg.AssetKey, dg.AssetsDefinition]) 
     )
 
 
-def _glue_name(table: UpstreamTable) -> str | None:
-    return f"{table.database}.{table.name}" if table.catalog.lower() == GLUE_CATALOG else None
+def _publishes(target: Target, table: UpstreamTable) -> bool:
+    return table.catalog.lower() == GLUE_CATALOG and f"{table.database}.{table.name}" == target.glue_table

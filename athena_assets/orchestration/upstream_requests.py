@@ -194,6 +194,8 @@ def _runs(reader: Reader, asked: Mapping[str | None, set[tuple[str, str, int]]],
 
 def _run(reader: Reader, keys: tuple[str, ...], why: set[tuple[str, str, int]], epoch: int) -> Wanted:
     """The run key names the versions that ask and the number of each change: a version that comes back has another."""
-    name = f"{reader.target}[{keys[0]}..{keys[-1]}]" if len(keys) > 1 else f"{reader.target}[{''.join(keys)}]"
+    name = reader.target
+    if keys:
+        name += f"[{keys[0]}]" if len(keys) == 1 else f"[{keys[0]}..{keys[-1]}]"
     mark = digest([epoch, reader.target, list(keys), reader.code, sorted(map(list, why))])
     return Wanted(reader.target, keys, f"{name}:{mark}", tuple(sorted({table for table, _, _ in why})))

@@ -197,7 +197,7 @@ def test_an_old_partition_of_a_large_table_requests_its_bucket_and_is_not_missed
 
 def test_the_cursor_is_bounded_however_many_partitions_there_are() -> None:
     tables = [f"t{number}" for number in range(5)]
-    world = World([reader("a", *tables)], most_groups=200)
+    world = World([reader("a", *tables)], quiet=0, most_groups=200)
     world.tick(0, **{name: many(1_000) for name in tables})
     few = len(encode(world.cursor))
     world.tick(0, **{name: many(3_000) for name in tables})
