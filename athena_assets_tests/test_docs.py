@@ -17,6 +17,7 @@ import pytest
 
 from athena_assets import AwsSettings, OnConflict, OutputFormat, Published, Publisher, Reuse, Target, errors
 from athena_assets.aws.driver import Driver, new_caller
+from athena_assets.aws.glue_versions import VersionKind
 from athena_assets.aws.session import AwsClients
 from athena_assets.core import effects, keys
 from athena_assets.core.effects import CopyObject, Effect, PollQuery, ReadObject, Unanswered
@@ -26,12 +27,13 @@ from athena_assets.core.partition import Grain
 from athena_assets.core.register import Mode
 from athena_assets.core.target import OnEmpty
 from athena_assets.local import EmbeddedAws, Fault, Respond
+from athena_assets.orchestration.upstream import build_upstream_sensor
 from athena_assets.sql import inspect_query
 from athena_assets_tests.deploy.template import load_template
 from athena_assets_tests.e2e.lake import Lake, wait_until
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = ("deploy.md", "targets.md", "publish-modes.md", "troubleshooting.md")
+PAGES = ("deploy.md", "targets.md", "publish-modes.md", "sensors.md", "troubleshooting.md")
 FILES = 4
 
 
@@ -136,7 +138,7 @@ def test_links_lead_somewhere(name: str) -> None:
             assert (DOCS / link).exists(), link
 
 
-@pytest.mark.parametrize("name", ["targets.md", "publish-modes.md"])
+@pytest.mark.parametrize("name", ["targets.md", "publish-modes.md", "sensors.md"])
 def test_python_examples_run(name: str, sales: Sales, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable, value in sales.aws.environment().items():
         monkeypatch.setenv(variable, value)
@@ -225,6 +227,22 @@ def test_the_window_of_a_partition_can_be_used_in_a_query(sales: Sales) -> None:
         grain="day",
     )
     assert isinstance(sales.publisher().unload(target, partition="2024-01-31"), Published)
+
+
+# --- sensors.md -------------------------------------------------------------------------------------------------------
+
+
+def test_every_argument_of_the_sensor_is_documented_with_its_default() -> None:
+    rows = {row["Argument"].strip("`"): row["Default"].strip("`") for row in tables(page("sensors.md"), "Argument")}
+    parameters = list(inspect.signature(build_upstream_sensor).parameters.values())[1:]
+    assert list(rows) == [each.name for each in parameters]
+    named = {"upstream_key": "upstream_key", "default_status": "STOPPED", "clock": "time.time"}
+    assert rows == {each.name: named.get(each.name, repr(each.default)) for each in parameters}
+
+
+def test_every_kind_of_version_is_documented() -> None:
+    rows = [row["Kind"].strip("`") for row in tables(page("sensors.md"), "Kind")]
+    assert rows == [*VersionKind, "a function"]
 
 
 # --- publish-modes.md ------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from athena_assets.errors import AccessDenied
 
 T = TypeVar("T")
 
-AT_ONCE = 8  # databases, then tables, looked at at one time
+AT_ONCE = 16  # databases, then tables, looked at at one time
 
 VersionOf = Callable[[UpstreamTable], str | None]
 """A way of one's own to tell a table's version; None: nothing tells it now. Called from several threads."""

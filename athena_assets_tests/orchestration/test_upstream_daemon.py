@@ -31,7 +31,7 @@ run_coordinator:
 INTERVAL = 1.1  # seconds; the sensor's is one
 SLOT = "athena_assets/slot"
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 class Daemon:
@@ -131,7 +131,7 @@ def test_a_daemon_that_is_killed_in_a_tick_neither_loses_a_run_nor_launches_it_t
     lake.put_rows("numbers", "part-1.parquet", range(1_000, 1_010))
     process = multiprocessing.get_context("spawn").Process(target=die, args=(home, crash))
     process.start()
-    process.join(100)
+    process.join(200)
     assert process.exitcode == -signal.SIGKILL
     [run] = daemon.ticks()
     assert run.status is dg.DagsterRunStatus.SUCCESS

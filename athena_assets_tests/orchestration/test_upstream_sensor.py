@@ -15,6 +15,7 @@ from athena_assets.orchestration import build_unload_asset
 from athena_assets.orchestration.upstream import build_upstream_sensor
 from athena_assets.orchestration.upstream_cursor import CursorUnreadable
 from athena_assets_tests.e2e.lake import Lake
+from athena_assets_tests.orchestration.runs import resource
 from athena_assets_tests.orchestration.upstream_lake import Ticks, add_partition, create_table, iceberg, storage
 
 DAYS = dg.DailyPartitionsDefinition(start_date="2024-01-29", end_date="2024-02-03")
@@ -318,3 +319,25 @@ def test_a_target_does_not_watch_the_table_that_it_publishes(lake: Lake) -> None
     own = lake.target("a", query="SELECT n FROM mine", glue_table=f"{lake.database}.mine")
     with pytest.raises(InvalidTarget, match="none of them reads a table"):
         build_upstream_sensor([own])
+
+
+# --- beside AutomationCondition --------------------------------------------------------------------------------------
+
+
+def test_eager_follows_materializations_of_a_table_and_not_what_the_sensor_observes(
+    lake: Lake, instance: dg.DagsterInstance
+) -> None:
+    """Dagster 1.13.27; docs/sensors.md says so."""
+    target, table = lake.target("a"), dg.AssetKey([lake.database, "numbers"])
+    asset = build_unload_asset(target, automation_condition=dg.AutomationCondition.eager())
+    defs = dg.Definitions(assets=[asset], resources={"athena": resource(lake)})
+    instance.report_runless_asset_event(dg.AssetMaterialization("a"))
+    cursor = dg.evaluate_automation_conditions(defs=defs, instance=instance).cursor
+    [observation] = Ticks(lake, instance, [target]).tick().observed.values()
+    requested = []
+    for event in (observation, dg.AssetMaterialization(table)):
+        instance.report_runless_asset_event(event)
+        evaluated = dg.evaluate_automation_conditions(defs=defs, instance=instance, cursor=cursor)
+        requested.append(evaluated.total_requested)
+        cursor = evaluated.cursor
+    assert requested == [0, 1]
