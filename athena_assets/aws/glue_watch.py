@@ -109,7 +109,7 @@ class _Look:
             return {}
         try:
             found = tables_of(self._clients, database, [table.name for table in tables])
-        except (AccessDenied, CallFailed) as error:
+        except Exception as error:  # noqa: BLE001 - as below
             self.failed |= dict.fromkeys(tables, _told(error))
             return {}
         missing = [table for table in tables if table.name not in found]
@@ -126,7 +126,7 @@ class _Look:
         except OutOfTime:
             # It had its share of the time; if it were to come first again, others would wait behind it for ever.
             self.failed[table] = "its listing takes longer than a look may; choose another version_of"
-        except (AccessDenied, CallFailed) as error:
+        except Exception as error:  # noqa: BLE001 - a location that no client takes, say: no other table's affair
             self.failed[table] = _told(error)
         else:
             if isinstance(found, NoVersion):
@@ -150,5 +150,7 @@ class _Look:
             self.versions[table] = TableVersion(f"own:{version}")
 
 
-def _told(error: AccessDenied | CallFailed) -> str:
-    return error.what if isinstance(error, AccessDenied) else str(error)
+def _told(error: Exception) -> str:
+    if isinstance(error, AccessDenied):
+        return error.what
+    return str(error) if isinstance(error, CallFailed) else f"{type(error).__name__}: {error}"

@@ -31,11 +31,13 @@ class Pending:
         since: when the version was first seen, in seconds of the epoch.
         change: its number among all changes that this cursor has counted.
         after: the last target and key that were requested, where one tick could not request all.
+        asked: of a group of partitions, the last key that was requested of each target, where others come with time.
     """
 
     since: int
     change: int
     after: tuple[str, str] | None = None
+    asked: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +167,9 @@ def _table(table: Table) -> list[Any]:
 def _entry(entry: Entry) -> str | list[Any]:
     if entry.pending is None:
         return entry.version
-    after = entry.pending.after
-    return [entry.version, entry.pending.since, entry.pending.change, *([] if after is None else [list(after)])]
+    pending = entry.pending
+    more = [None if pending.after is None else list(pending.after), dict(pending.asked)]
+    return [entry.version, pending.since, pending.change, *(more if any(more) else [])]
 
 
 def _read_table(written: Any) -> Table:
@@ -183,9 +186,15 @@ def _read_table(written: Any) -> Table:
 def _read_entry(written: Any) -> Entry:
     if isinstance(written, str):
         return Entry(written)
-    version, since, change, *after = written
+    version, since, change, after, asked = (*written, None, {})[:5] if len(written) == 3 else written
     return Entry(
-        str(version), Pending(int(since), int(change), (str(after[0][0]), str(after[0][1])) if after else None)
+        str(version),
+        Pending(
+            int(since),
+            int(change),
+            None if after is None else (str(after[0]), str(after[1])),
+            {str(target): str(key) for target, key in asked.items()},
+        ),
     )
 
 

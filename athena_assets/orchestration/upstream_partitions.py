@@ -22,10 +22,14 @@ _PART = re.compile(r"[\d\-/_.:T ]+")
 
 @dataclass(frozen=True, slots=True)
 class Affected:
-    """Keys that exist, and one that would be meant but does not exist (None: the first are all)."""
+    """Keys that exist, and one that would be meant but does not exist (None: the first are all).
+
+    `later`: a key that does not exist yet, and comes with time.
+    """
 
     keys: Sequence[str]
     outside: str | None = None
+    later: bool = False
 
 
 class TargetPartitions:
@@ -36,6 +40,7 @@ class TargetPartitions:
         materialized: those that were materialized before.
         grain: the target's; None: keys are any text.
         keys_of: by table, instead of what is done by default.
+        comes: whether a key that does not exist will, with time.
     """
 
     def __init__(
@@ -44,11 +49,13 @@ class TargetPartitions:
         materialized: Callable[[], Collection[str]],
         grain: Grain | None = None,
         keys_of: Mapping[str, KeysOf] | None = None,
+        comes: Callable[[str, Sequence[str]], bool] = lambda key, keys: False,
     ) -> None:
         self._keys = keys
         self._materialized = materialized
         self._grain = grain
         self._keys_of = keys_of or {}
+        self._comes = comes
 
     @cached_property
     def keys(self) -> Sequence[str]:
@@ -71,16 +78,24 @@ class TargetPartitions:
         """By default: the key that is a value of the partition; with a grain, each key whose time overlaps its time."""
         if table in self._keys_of:
             wanted = list(self._keys_of[table](values))
-            keys = [key for key in wanted if key in self.position]
-            return Affected(keys, next((key for key in wanted if key not in self.position), None))
+            missing = [key for key in wanted if key not in self.position]
+            return self._found([key for key in wanted if key in self.position], missing)
         same = [value for value in dict.fromkeys(values) if value in self.position]
         if same:
             return Affected(same)
         span = None if self._grain is None else time_of(values)
         if self._grain is None or span is None:
-            return Affected([], "/".join(values))
+            return self._found([], ["/".join(values)])
         overlapping = self._overlapping(self._grain, *span)
-        return Affected(overlapping, None if overlapping else span[0].strftime(self._grain.key_format))
+        if not overlapping:
+            return self._found([], [span[0].strftime(self._grain.key_format)])
+        end = window(self._grain, self.keys[-1])[1]
+        later = end < span[1] and self._comes(end.strftime(self._grain.key_format), self.keys)
+        return Affected(overlapping, later=later)
+
+    def _found(self, keys: Sequence[str], missing: Sequence[str]) -> Affected:
+        outside = [key for key in missing if not self._comes(key, self.keys)]
+        return Affected(keys, outside[0] if outside else None, len(outside) < len(missing))
 
     def _overlapping(self, grain: Grain, start: datetime, end: datetime) -> Sequence[str]:
         first = bisect_right(self.keys, start.strftime(grain.key_format)) - 1

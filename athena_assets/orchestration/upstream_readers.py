@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 
 import dagster as dg
@@ -38,6 +39,7 @@ class Watched:
                 partial(instance.get_materialized_partitions, self.key),
                 None if self.target.grain is None else Grain(self.target.grain),
                 keys_of,
+                partial(key_comes, self.partitions_def),
             )
         return Reader(
             self.target.name, self.code, frozenset(map(str, self.tables)), partitions, single_run=self.single_run
@@ -82,8 +84,22 @@ def _watched(target: Target, assets: Mapping[dg.AssetKey, dg.AssetsDefinition]) 
         ),
         tuple(dict.fromkeys(tables)),
         None if asset is None else asset.partitions_def,
-        asset is not None and asset.backfill_policy == dg.BackfillPolicy.single_run(),
+        asset is not None
+        and asset.backfill_policy == dg.BackfillPolicy.single_run()
+        # A range of those is a rectangle, not a row.
+        and not isinstance(asset.partitions_def, dg.MultiPartitionsDefinition),
     )
+
+
+def key_comes(partitions_def: dg.PartitionsDefinition, key: str, keys: Sequence[str]) -> bool:
+    """Time partitions that have no end get a key when its time is over: until then data for it may well be there."""
+    if not isinstance(partitions_def, dg.TimeWindowPartitionsDefinition) or partitions_def.end is not None:
+        return False
+    try:
+        time, *others = (datetime.strptime(each, partitions_def.fmt) for each in (key, *keys[-1:]))  # noqa: DTZ007
+    except ValueError:
+        return False
+    return time > others[0] if others else True
 
 
 def _publishes(target: Target, table: UpstreamTable) -> bool:

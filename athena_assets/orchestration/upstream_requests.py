@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from athena_assets.aws.glue_versions import TableVersion
+from athena_assets.aws.glue_versions import TableVersion, Values
 from athena_assets.orchestration.upstream_cursor import Cursor, Entry, Pending, Table, digest
 from athena_assets.orchestration.upstream_partitions import TargetPartitions
 
@@ -134,15 +134,29 @@ def _ask(
             continue
         if work.full:
             break
-        for reader in alike:
-            assert reader.partitions is not None
-            for values in members[group]:
-                found = reader.partitions.affected(name, values)
-                if found.outside is not None:
-                    work.outside.setdefault(reader.target, set()).add(found.outside)
-                work.ask(reader, found.keys, (name, groups[group].version, pending.change))
-        groups[group] = Entry(groups[group].version)
+        groups[group] = _ask_group(work, name, groups[group].version, pending, alike, members[group])
     return replace(table, whole=whole, groups=None if table.groups is None else groups)
+
+
+def _ask_group(
+    work: _Work, name: str, version: str, pending: Pending, readers: Sequence[Reader], members: Sequence[Values]
+) -> Entry:
+    """The readers that are partitioned like the table. What has no key yet stays until it has one."""
+    asked, later = dict(pending.asked), False
+    for reader in readers:
+        assert reader.partitions is not None
+        position = reader.partitions.position
+        found = [reader.partitions.affected(name, values) for values in members]
+        later = later or any(each.later for each in found)
+        outside = {each.outside for each in found if each.outside is not None}
+        if outside:
+            work.outside.setdefault(reader.target, set()).update(outside)
+        last = position.get(asked.get(reader.target, ""), -1)
+        keys = sorted({key for each in found for key in each.keys if position[key] > last}, key=position.__getitem__)
+        if keys:
+            work.ask(reader, keys, (name, version, pending.change))
+            asked[reader.target] = keys[-1]
+    return Entry(version, replace(pending, asked=asked) if later else None)
 
 
 def _ask_whole(work: _Work, name: str, entry: Entry, pending: Pending, readers: Sequence[Reader]) -> Entry:

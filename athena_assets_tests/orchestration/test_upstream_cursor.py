@@ -23,7 +23,11 @@ CURSOR = Cursor(
         "awsdatacatalog.sales.late": Table(Entry("f00000000001", Pending(1_700_000_060, 6, ("daily", "2024-01-31")))),
         "awsdatacatalog.sales.events": Table(
             Entry("f00000000002", Pending(1_700_000_120, 7)),
-            {"00ff00ff": Entry("aa0000000001"), "3": Entry("aa0000000002", Pending(1_700_000_120, 7))},
+            {
+                "00ff00ff": Entry("aa0000000001"),
+                "3": Entry("aa0000000002", Pending(1_700_000_120, 7)),
+                "4": Entry("aa0000000003", Pending(1_700_000_120, 7, asked={"daily": "2024-01-31"})),
+            },
             Grouping(("2024-01-31", "05"), 4),
         ),
         "awsdatacatalog.sales.empty": Table(Entry("f00000000003"), {}),
@@ -35,8 +39,9 @@ GOLDEN = (
     '{"schema":1,"epoch":1700000000,"changes":7,"unreached":["awsdatacatalog.sales.orders"],"tables":{'
     '"awsdatacatalog.sales.empty":["f00000000003",null,{}],'
     '"awsdatacatalog.sales.events":[["f00000000002",1700000120,7],[["2024-01-31","05"],4],'
-    '{"00ff00ff":"aa0000000001","3":["aa0000000002",1700000120,7]}],'
-    '"awsdatacatalog.sales.late":[["f00000000001",1700000060,6,["daily","2024-01-31"]]],'
+    '{"00ff00ff":"aa0000000001","3":["aa0000000002",1700000120,7],'
+    '"4":["aa0000000003",1700000120,7,null,{"daily":"2024-01-31"}]}],'
+    '"awsdatacatalog.sales.late":[["f00000000001",1700000060,6,["daily","2024-01-31"],{}]],'
     '"awsdatacatalog.sales.orders":["0a1b2c3d4e5f"]}}'
 )
 

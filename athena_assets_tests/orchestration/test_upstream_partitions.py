@@ -1,11 +1,14 @@
 """Which keys of a target a partition of an upstream table means."""
 
 from collections.abc import Sequence
+from functools import partial
 
+import dagster as dg
 import pytest
 
 from athena_assets.core.partition import Grain
 from athena_assets.orchestration.upstream_partitions import Affected, TargetPartitions
+from athena_assets.orchestration.upstream_readers import key_comes
 
 DAYS = ["2024-01-30", "2024-01-31", "2024-02-01"]
 HOURS = ["2024-01-31-05:00", "2024-01-31-06:00", "2024-02-01-00:00"]
@@ -62,6 +65,38 @@ def test_a_partition_without_a_key_is_named(
     grain: Grain | None, keys: list[str], values: list[str], outside: str
 ) -> None:
     assert affected(keys, grain, *values) == Affected([], outside)
+
+
+@pytest.mark.parametrize(
+    ("grain", "keys", "values", "expected"),
+    [
+        (Grain.MONTH, MONTHS, ["2024-02-29"], Affected(["2024-02-01"])),
+        (Grain.MONTH, MONTHS, ["2024-03-01"], Affected([], later=True)),
+        (Grain.MONTH, MONTHS, ["2023-11-30"], Affected([], "2023-11-30")),
+        (Grain.DAY, DAYS, ["2024-02"], Affected(["2024-02-01"], later=True)),
+        (Grain.WEEK, WEEKS, ["2024-02-10"], Affected(["2024-02-04"])),
+        (Grain.WEEK, WEEKS, ["2024-02-11"], Affected([], later=True)),
+        (None, DAYS, ["2024-02-02"], Affected([], later=True)),
+        (None, DAYS, ["red"], Affected([], "red")),
+    ],
+)
+def test_a_key_that_comes_with_time_is_waited_for(
+    grain: Grain | None, keys: list[str], values: list[str], expected: Affected
+) -> None:
+    open_ended = dg.DailyPartitionsDefinition(start_date="2024-01-30")
+    partitions = TargetPartitions(lambda: keys, lambda: (), grain, comes=partial(key_comes, open_ended))
+    assert partitions.affected("t", tuple(values)) == expected
+
+
+@pytest.mark.parametrize(
+    "ended",
+    [
+        dg.DailyPartitionsDefinition(start_date="2024-01-30", end_date="2024-02-02"),
+        dg.StaticPartitionsDefinition(DAYS),
+    ],
+)
+def test_no_key_comes_where_the_partitions_have_an_end(ended: dg.PartitionsDefinition) -> None:
+    assert not key_comes(ended, "2024-02-02", DAYS)
 
 
 def test_a_function_of_ones_own_decides_for_its_table_alone() -> None:

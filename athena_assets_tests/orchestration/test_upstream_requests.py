@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from athena_assets.aws.glue_versions import TableVersion
 from athena_assets.core.partition import Grain
-from athena_assets.orchestration.upstream_cursor import encode
+from athena_assets.orchestration.upstream_cursor import Cursor, Entry, encode
+from athena_assets.orchestration.upstream_requests import Reader
 from athena_assets_tests.orchestration.upstream_world import QUIET, World, flat, parts, reader
 
 DAYS = [f"2024-01-{day:02}" for day in range(1, 32)]
@@ -94,6 +95,15 @@ def test_a_table_that_is_watched_again_brings_no_old_run_key() -> None:
     assert len(keys) == len(set(keys)) == 2
 
 
+def test_a_cursor_that_was_reset_brings_no_old_run_key() -> None:
+    world = World([reader("a", "t")], quiet=0)
+    keys: list[str] = []
+    for _ in range(2):
+        world.cursor = Cursor(int(world.now))
+        keys += [run.run_key for version in "12" for run in world.tick(t=flat(version)).runs]
+    assert len(keys) == len(set(keys)) == 2
+
+
 def test_a_tick_that_was_lost_has_the_same_run_keys_when_it_is_repeated() -> None:
     world = World([reader("a", "t")], quiet=0)
     world.tick(t=flat("1"))
@@ -125,6 +135,39 @@ def test_a_partition_without_a_key_is_told_and_requests_nothing() -> None:
     decision = world.tick(t=parts(**{"1": "x", "9": "x"}))
     assert not decision.runs
     assert decision.outside == {"a": frozenset({"9"})}
+
+
+def test_a_partition_whose_key_comes_with_time_is_requested_then() -> None:
+    """Today's data are there today, and today's key tomorrow."""
+    early = reader("early", "t", keys=DAYS[:3], grain=Grain.DAY)
+    world = World([reader("a", "t", keys=DAYS[:2], grain=Grain.DAY, open_ended=True), early], quiet=0)
+    world.tick(t=parts(**{DAYS[0]: "x"}))
+    today = parts(**{DAYS[0]: "x", DAYS[2]: "x"})
+    first = world.tick(t=today)
+    assert [(run.target, run.keys) for run in first.runs] == [("early", (DAYS[2],))]
+    assert (first.outside, first.waiting) == ({}, 1)
+    assert world.runs(t=today) == []
+    world.readers = [reader("a", "t", keys=DAYS[:3], grain=Grain.DAY, open_ended=True), early]
+    assert world.runs(t=today) == [("a", (DAYS[2],))]
+    assert world.tick(t=today).waiting == 0
+
+
+def test_the_hours_of_a_day_are_requested_as_they_come() -> None:
+    def hourly(hours: int) -> list[Reader]:
+        keys = [f"2024-01-01-{hour:02}:00" for hour in range(hours)]
+        return [reader("a", "t", keys=keys, grain=Grain.HOUR, open_ended=True)]
+
+    world = World(hourly(20), quiet=0)
+    world.tick(t=parts(**{DAYS[0]: "x"}))
+    assert len(world.runs(t=parts(**{DAYS[0]: "y"}))) == 20
+    world.readers = hourly(22)
+    assert world.runs(t=parts(**{DAYS[0]: "y"})) == [("a", (f"2024-01-01-{hour}:00",)) for hour in (20, 21)]
+    world.readers = hourly(24)
+    assert len(world.runs(t=parts(**{DAYS[0]: "y"}))) == 2
+    assert world.runs(t=parts(**{DAYS[0]: "y"})) == []
+    assert world.cursor.tables["t"].groups == {
+        name: Entry(entry.version) for name, entry in (world.cursor.tables["t"].groups or {}).items()
+    }
 
 
 def test_a_dropped_partition_requests_nothing_of_a_target_that_is_partitioned_like_it() -> None:

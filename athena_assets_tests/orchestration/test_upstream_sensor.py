@@ -329,7 +329,8 @@ def test_eager_follows_materializations_of_a_table_and_not_what_the_sensor_obser
 ) -> None:
     """Dagster 1.13.27; docs/sensors.md says so."""
     target, table = lake.target("a"), dg.AssetKey([lake.database, "numbers"])
-    asset = build_unload_asset(target, automation_condition=dg.AutomationCondition.eager())
+    eager: Any = dg.AutomationCondition.eager()
+    asset = build_unload_asset(target, automation_condition=eager)
     defs = dg.Definitions(assets=[asset], resources={"athena": resource(lake)})
     instance.report_runless_asset_event(dg.AssetMaterialization("a"))
     cursor = dg.evaluate_automation_conditions(defs=defs, instance=instance).cursor

@@ -27,11 +27,17 @@ def reader(
     keys: Sequence[str] | None = None,
     materialized: Collection[str] | None = None,
     grain: Grain | None = None,
+    open_ended: bool = False,
     single_run: bool = False,
 ) -> Reader:
     partitions = None
     if keys is not None:
-        partitions = TargetPartitions(lambda: keys, lambda: keys if materialized is None else materialized, grain)
+        partitions = TargetPartitions(
+            lambda: keys,
+            lambda: keys if materialized is None else materialized,
+            grain,
+            comes=lambda key, known: open_ended and key > known[-1],
+        )
     return Reader(target, "code", frozenset(tables), partitions, single_run=single_run)
 
 
