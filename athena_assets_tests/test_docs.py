@@ -17,6 +17,7 @@ import pytest
 
 from athena_assets import AwsSettings, OnConflict, OutputFormat, Published, Publisher, Reuse, Target, errors
 from athena_assets.aws.driver import Driver, new_caller
+from athena_assets.aws.glue_versions import VersionKind
 from athena_assets.aws.session import AwsClients
 from athena_assets.core import effects, keys
 from athena_assets.core.effects import CopyObject, Effect, PollQuery, ReadObject, Unanswered
@@ -29,13 +30,23 @@ from athena_assets.local import EmbeddedAws, Fault, Respond
 from athena_assets.orchestration import AthenaUnloadComponent, UnloadTarget, metadata
 from athena_assets.orchestration.checks import CHECKS
 from athena_assets.orchestration.fields import SharedFields
+from athena_assets.orchestration.upstream import build_upstream_sensor
 from athena_assets.sql import inspect_query
 from athena_assets_tests.deploy.template import load_template
 from athena_assets_tests.e2e.lake import Lake, wait_until
 from athena_assets_tests.orchestration.yaml_defs import load_text
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = ("assets.md", "deploy.md", "production.md", "publish-modes.md", "runs.md", "targets.md", "troubleshooting.md")
+PAGES = (
+    "assets.md",
+    "deploy.md",
+    "production.md",
+    "publish-modes.md",
+    "runs.md",
+    "sensors.md",
+    "targets.md",
+    "troubleshooting.md",
+)
 FILES = 4
 
 
@@ -140,7 +151,7 @@ def test_links_lead_somewhere(name: str) -> None:
             assert (DOCS / link).exists(), link
 
 
-@pytest.mark.parametrize("name", ["assets.md", "production.md", "publish-modes.md", "targets.md"])
+@pytest.mark.parametrize("name", ["assets.md", "production.md", "publish-modes.md", "sensors.md", "targets.md"])
 def test_python_examples_run(name: str, sales: Sales, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable, value in sales.aws.environment().items():
         monkeypatch.setenv(variable, value)
@@ -268,6 +279,22 @@ def test_the_window_of_a_partition_can_be_used_in_a_query(sales: Sales) -> None:
         grain="day",
     )
     assert isinstance(sales.publisher().unload(target, partition="2024-01-31"), Published)
+
+
+# --- sensors.md -------------------------------------------------------------------------------------------------------
+
+
+def test_every_argument_of_the_sensor_is_documented_with_its_default() -> None:
+    rows = {row["Argument"].strip("`"): row["Default"].strip("`") for row in tables(page("sensors.md"), "Argument")}
+    parameters = list(inspect.signature(build_upstream_sensor).parameters.values())[1:]
+    assert list(rows) == [each.name for each in parameters]
+    named = {"upstream_key": "upstream_key", "default_status": "STOPPED", "clock": "time.time"}
+    assert rows == {each.name: named.get(each.name, repr(each.default)) for each in parameters}
+
+
+def test_every_kind_of_version_is_documented() -> None:
+    rows = [row["Kind"].strip("`") for row in tables(page("sensors.md"), "Kind")]
+    assert rows == [*VersionKind, "a function"]
 
 
 # --- publish-modes.md ------------------------------------------------------------------------------------------------
