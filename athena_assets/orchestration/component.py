@@ -33,6 +33,7 @@ from athena_assets.orchestration.lineage import (
     within_set,
 )
 from athena_assets.orchestration.scaffold import UnloadScaffolder
+from athena_assets.orchestration.upstream import build_upstream_sensor
 
 FILE_NAMES = ("defs.yaml", "defs.yml", "component.yaml")
 
@@ -69,6 +70,14 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
             True,
         ),
     ] = True
+    sensor: Annotated[
+        str | None,
+        text(
+            "The name of a sensor that requests runs of the targets whose upstream tables changed. Left out: there is"
+            " none. build_upstream_sensor has more to choose.",
+            "sales_tables",
+        ),
+    ] = None
     resource_key: Annotated[str, text("The key of the AthenaUnloadResource.", "athena")] = "athena"
 
     # --- to override ------------------------------------------------------------------------------------------------
@@ -126,7 +135,13 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
         ]
         keys = {asset.key for asset in assets}
         upstream = external_specs(targets, translator, keys) if self.upstream_assets else []
-        return dg.Definitions(assets=[*assets, *upstream], asset_checks=checks)
+        return dg.Definitions(
+            assets=[*assets, *upstream],
+            asset_checks=checks,
+            sensors=[]
+            if self.sensor is None
+            else [_located(source, partial(self._sensor, targets, assets, translator))],
+        )
 
     def build_targets(self, source: Path) -> list[Target]:
         """The targets, with the .sql files from the folder of `source`, which errors name.
@@ -210,6 +225,18 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
             checks=self._said(said, "checks") or False,
             blocking=self._said(said, "blocking_checks") or (),
             asset_key=key,
+            resource_key=self.resource_key,
+        )
+
+    def _sensor(
+        self, targets: Sequence[Target], assets: Sequence[dg.AssetsDefinition], translator: AthenaUnloadTranslator
+    ) -> dg.SensorDefinition:
+        assert self.sensor is not None
+        return build_upstream_sensor(
+            targets,
+            assets=assets,
+            name=self.sensor,
+            upstream_key=translator.get_upstream_key,
             resource_key=self.resource_key,
         )
 

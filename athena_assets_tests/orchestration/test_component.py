@@ -420,3 +420,22 @@ def test_several_dimensions_are_declared_by_name() -> None:
         }
     )
     assert str(target.location_for("2024-01-31|JFK")) == "s3://lake/multi/day=2024-01-31/origin=JFK/"
+
+
+def test_a_sensor_is_declared_by_its_name_and_reports_on_the_assets_of_the_component() -> None:
+    loaded = load(
+        """
+        location_prefix: s3://lake/
+        database: sales
+        asset_keys: {sales.orders: dbt/orders}
+        sensor: sales_tables
+        targets:
+          - {name: one, query: SELECT id FROM orders}
+          - {name: two, query: SELECT id FROM customers}
+        """
+    )
+    [sensor] = loaded.own.sensors or ()
+    assert isinstance(sensor, dg.SensorDefinition)
+    assert sensor.name == "sales_tables"
+    assert sensor.asset_selection is not None
+    assert sensor.asset_selection.resolve(loaded.defs.resolve_asset_graph()) == {dg.AssetKey("one"), dg.AssetKey("two")}
