@@ -158,16 +158,20 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
     def targets_in(cls, path: Path) -> list[Target]:
         """The targets of a defs.yaml, for scripts and the command line `athena-assets`. Calls nothing.
 
-        Components of other types in the file are left out.
+        Components of other types in the file are left out. A `template_vars_module` is not read.
 
         Raises:
             InvalidTarget: names the file, the target and its field.
         """
         targets: list[Target] = []
-        for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
-            if str(document["type"]).rpartition(".")[2] == cls.__name__:
-                component: Self = cls.resolve_from_dict(document["attributes"])
-                targets += component.build_targets(path)
+        try:
+            for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
+                if str((document or {}).get("type")).rpartition(".")[2] == cls.__name__:
+                    component: Self = cls.resolve_from_dict(document.get("attributes") or {})
+                    targets += component.build_targets(path)
+        except Exception as error:
+            error.add_note(f"{path} was being read. Nothing was sent to AWS.")  # Dagster calls it <string>
+            raise
         return targets
 
     # --- one target -------------------------------------------------------------------------------------------------
@@ -211,6 +215,8 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
     def _asset(self, said: UnloadTarget, target: Target, translator: AthenaUnloadTranslator) -> dg.AssetsDefinition:
         retry_policy: RetryFields | None = self._said(said, "retry_policy")
         most = self._said(said, "max_partitions_per_run")
+        if most is not None and most < 1:
+            raise InvalidTarget(said.name, "max_partitions_per_run", f"{most} are none.", "Give one or more.")
         return build_unload_asset(
             target,
             backfill_policy=dg.BackfillPolicy.multi_run(most) if most is not None and target.partitioned else None,

@@ -1,5 +1,7 @@
 """What a component's YAML may say, what becomes of it, and what is refused by the names of the file and the target."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -270,6 +272,7 @@ def test_a_component_publishes_and_its_retry_policy_holds(lake: Lake, instance: 
         ("{name: one, query: SELECT 1 AS one, sql_file: one.sql}", "'one', query"),
         ("{name: one, query: DELETE FROM t}", "DELETE"),
         ("{name: one, query: SELECT 1 AS one, owners: [nobody]}", "Dagster refuses it"),
+        ("{name: one, query: SELECT 1 AS one, max_partitions_per_run: 0}", "Give one or more"),
         ("{name: one, query: SELECT 1 AS one, output: {format: XLS}}", "XLS"),
         ("{name: one, query: SELECT 1 AS one, output: CSV}", "CSV"),
         ("{name: one, query: SELECT 1 AS one, mode: direct, adopt_existing: true}", "adopt_existing"),
@@ -317,6 +320,35 @@ def test_a_target_without_a_place_is_refused_by_file_and_name() -> None:
 )
 def test_a_wrong_field_is_refused_with_its_place_in_the_file(attributes: str, text: str) -> None:
     assert text in dagster_refuses(attributes)
+
+
+def test_what_the_command_line_cannot_read_is_told_with_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "defs.yaml"
+    path.write_text(
+        "type: athena_assets.AthenaUnloadComponent\nattributes: {targets: [{name: one, qeury: SELECT 1}]}\n"
+    )
+    with pytest.raises(ValueError, match="qeury") as caught:
+        AthenaUnloadComponent.targets_in(path)
+    assert str(path) in caught.value.__notes__[0]
+
+
+def test_other_components_of_a_file_are_not_the_command_lines(tmp_path: Path) -> None:
+    path = tmp_path / "defs.yaml"
+    path.write_text("type: dagster.DefinitionsComponent\nattributes: {path: some.py}\n---\n")
+    assert AthenaUnloadComponent.targets_in(path) == []
+
+
+def test_the_component_has_a_short_name_that_waits_with_importing_dagster() -> None:
+    script = (
+        "import sys, athena_assets\n"
+        "assert 'dagster' not in sys.modules\n"
+        "assert 'AthenaUnloadComponent' in dir(athena_assets)\n"
+        "from athena_assets import AthenaUnloadComponent\n"
+        "assert AthenaUnloadComponent is sys.modules['athena_assets.orchestration'].AthenaUnloadComponent\n"
+        "assert not hasattr(athena_assets, 'AthenaUnload')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 # --- schema and scaffold ---------------------------------------------------------------------------------------------

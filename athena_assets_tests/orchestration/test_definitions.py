@@ -158,12 +158,16 @@ def source(aws: EmbeddedAws, table: str) -> Any:
     )
 
 
-def test_the_targets_publish_the_flights_of_2013(server: EmbeddedAws, monkeypatch: pytest.MonkeyPatch) -> None:
+def with_sample(server: EmbeddedAws, monkeypatch: pytest.MonkeyPatch) -> None:
     server.reset()
     for name, value in server.environment().items():
         monkeypatch.setenv(name, value)
     server.client("s3").create_bucket(Bucket=BUCKET)
     load_sample(server.client("s3"), server.client("glue"), BUCKET, "nycflights")
+
+
+def test_the_targets_publish_the_flights_of_2013(server: EmbeddedAws, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_sample(server, monkeypatch)
     result = defs().resolve_implicit_global_asset_job_def().execute_in_process(asset_selection=keys(WHOLE))
     checked = {
         (each.asset_key.to_user_string(), each.check_name): each.passed for each in result.get_asset_check_evaluations()
@@ -191,6 +195,13 @@ def test_the_targets_publish_the_flights_of_2013(server: EmbeddedAws, monkeypatc
     assert len(airports) == counts["airport_traffic"] == len(set(flights["dest"].to_pylist()))
     assert sum(row["flights"] for row in airports) == flights.num_rows
 
+
+@pytest.mark.long
+def test_each_day_of_a_range_holds_the_flights_of_that_day(
+    server: EmbeddedAws, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_sample(server, monkeypatch)
+    flights = source(server, "flights")
     chosen = ["2013-02-27", "2013-02-28", "2013-03-01"]
     several = {"dagster/asset_partition_range_start": chosen[0], "dagster/asset_partition_range_end": chosen[-1]}
     by_day = (
