@@ -7,6 +7,7 @@ from athena_assets.orchestration.decorator import unload_asset
 from athena_assets.orchestration.fields import UnloadTarget
 from athena_assets.orchestration.lineage import AthenaUnloadTranslator, upstream_specs
 from athena_assets.orchestration.resource import AthenaUnloadResource
+from athena_assets.orchestration.upstream import build_upstream_sensor
 
 __all__ = [
     "AthenaUnloadComponent",
@@ -16,6 +17,7 @@ __all__ = [
     "UnloadTarget",
     "build_unload_asset",
     "build_unload_checks",
+    "build_upstream_sensor",
     "unload_asset",
     "unload_assets",
     "upstream_specs",

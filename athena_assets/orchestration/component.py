@@ -135,12 +135,11 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
         ]
         keys = {asset.key for asset in assets}
         upstream = external_specs(targets, translator, keys) if self.upstream_assets else []
+        watching = [] if self.sensor is None else [partial(self._sensor, self.sensor, targets, assets, translator)]
         return dg.Definitions(
             assets=[*assets, *upstream],
             asset_checks=checks,
-            sensors=[]
-            if self.sensor is None
-            else [_located(source, partial(self._sensor, targets, assets, translator))],
+            sensors=[_located(source, each) for each in watching],
         )
 
     def build_targets(self, source: Path) -> list[Target]:
@@ -235,13 +234,16 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
         )
 
     def _sensor(
-        self, targets: Sequence[Target], assets: Sequence[dg.AssetsDefinition], translator: AthenaUnloadTranslator
+        self,
+        name: str,
+        targets: Sequence[Target],
+        assets: Sequence[dg.AssetsDefinition],
+        translator: AthenaUnloadTranslator,
     ) -> dg.SensorDefinition:
-        assert self.sensor is not None
         return build_upstream_sensor(
             targets,
             assets=assets,
-            name=self.sensor,
+            name=name,
             upstream_key=translator.get_upstream_key,
             resource_key=self.resource_key,
         )
