@@ -324,6 +324,7 @@ def test_a_target_does_not_watch_the_table_that_it_publishes(lake: Lake) -> None
 # --- beside AutomationCondition --------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 def test_eager_follows_materializations_of_a_table_and_not_what_the_sensor_observes(
     lake: Lake, instance: dg.DagsterInstance
 ) -> None:
