@@ -16,6 +16,8 @@ import pytest
 
 from athena_assets import UpstreamTable, errors
 from athena_assets.aws import multipart
+from athena_assets.aws.glue_watch import look_at
+from athena_assets.aws.session import AwsClients
 from athena_assets.core import keys
 from athena_assets.core.location import parse_location
 from athena_assets.local import EmbeddedAws, Fault, Respond
@@ -117,6 +119,9 @@ def sent(lake: Lake) -> set[tuple[str, str]]:
         for _ in range(2):
             publisher.unload(pointed, partition="a" if changes else None, force=True)
 
+    tables = [UpstreamTable(lake.database, name) for name in ("numbers", "by_day")]
+    assert not look_at(AwsClients(lake.settings), tables, {}, seconds=60).failed
+
     return {
         request
         for each in lake.aws.requests()
@@ -154,7 +159,8 @@ def requests_of(service: str, operation: str, bucket: str | None, key: str | Non
         case _:
             assert service == "glue"
             assert key is not None
-            resource = f"arn:aws:glue:{REGION}:{ACCOUNT}:table/{key.replace('.', '/')}"
+            table = key.replace(".", "/") if "." in key else f"{key}/*"
+            resource = f"arn:aws:glue:{REGION}:{ACCOUNT}:table/{table}"
     name = f"{service}:{operation}"
     return [(action, resource) for action in (ACTIONS[name] if service == "s3" else [name])]
 

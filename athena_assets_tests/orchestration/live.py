@@ -41,6 +41,9 @@ mutation ($run: String!, $policy: TerminateRunPolicy) {
   terminateRun(runId: $run, terminatePolicy: $policy) { __typename } }"""
 START_SENSOR = """
 mutation ($selector: SensorSelector!) { startSensor(sensorSelector: $selector) { __typename } }"""
+TICKS = """
+query ($selector: SensorSelector!) {
+  sensorOrError(sensorSelector: $selector) { ... on Sensor { sensorState { status ticks { status } } } } }"""
 STATUS = "query ($run: ID!) { runOrError(runId: $run) { ... on Run { status } } }"
 BACKFILL_STATUS = """
 query ($backfill: String!) {
@@ -164,6 +167,13 @@ class Dev:
         selector = {"repositoryName": REPOSITORY, "repositoryLocationName": self.location, "sensorName": name}
         answer = self.ask(START_SENSOR, selector=selector)["startSensor"]
         assert answer["__typename"] == "Sensor", answer
+
+    def ticks(self, sensor: str) -> int:
+        """How many ticks of a sensor that is on have ended well."""
+        selector = {"repositoryName": REPOSITORY, "repositoryLocationName": self.location, "sensorName": sensor}
+        state = self.ask(TICKS, selector=selector)["sensorOrError"]["sensorState"]
+        ended = [tick for tick in state["ticks"] if tick["status"] in ("SUCCESS", "SKIPPED")]
+        return len(ended) if state["status"] == "RUNNING" else 0
 
     def status(self, run: str) -> str:
         return str(self.ask(STATUS, run=run)["runOrError"]["status"])

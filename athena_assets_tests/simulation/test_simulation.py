@@ -24,14 +24,17 @@ HAPPENED = (
     *("reuse auto", "reuse always", "reuse never", "read", "collect", "scrub", "scrub found it clean"),
     *("published", "published, adopted", "reused", "reused, joined", "skipped", "SlotBusy", "AccessDenied"),
 )
-_REPLACING = ("restore", "restored", "objects collected", "published, superseded", "PublicationLost")
+_REPLACING = ("restore", "restored", "objects collected", "published, superseded")
 _POINTER = (*_REPLACING, "ResultInvalid", "read, whole", "objects in directories collected")
-_GLUE = tuple(
-    f"MovePointer: {trouble}"
-    for trouble in (Trouble.LOST, Trouble.LATE, Trouble.UNSENT, Trouble.CONFLICT, Trouble.REFUSED, Trouble.PAUSED)
+_GLUE = (
+    "PublicationLost",  # also where files are copied; nothing loses those of a directory that no table names
+    *(
+        f"MovePointer: {trouble}"
+        for trouble in (Trouble.LOST, Trouble.LATE, Trouble.UNSENT, Trouble.CONFLICT, Trouble.REFUSED, Trouble.PAUSED)
+    ),
 )
 IN_WAY = {
-    Way.STAGED: _REPLACING,
+    Way.STAGED: (*_REPLACING, "PublicationLost"),
     Way.DIRECT: ("repair", "DirtyLocation", "MixedLocation"),
     Way.POINTER: _POINTER,
     Way.TABLE: (*_POINTER, *_GLUE),
