@@ -7,11 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from athena_assets_tests.e2e.conftest import lake, server  # noqa: F401 - fixtures
 from athena_assets_tests.e2e.lake import Lake
+from athena_assets_tests.orchestration.yaml_defs import load_text
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -50,3 +52,13 @@ def test_the_readmes_code_runs(lake: Lake, number: int) -> None:  # noqa: F811
     )
     assert run.returncode == 0, run.stderr
     lake.assert_published_once(f"s3://{lake.bucket}/published/daily_numbers/", range(10))
+
+
+def test_the_readmes_yaml_declares_the_target_of_its_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAKE_BUCKET", "my-bucket")
+    [block] = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)
+    loaded = load_text(block, daily_numbers="SELECT n FROM numbers WHERE n < 10")
+    namespace: dict[str, Any] = {}
+    exec(next(each for each in BLOCKS if "Definitions" in each), namespace)
+    assert loaded.targets == namespace["targets"]
+    assert [each.name for each in loaded.own.sensors or ()] == ["lake_tables"]
