@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
@@ -11,11 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -23,17 +19,12 @@ import yaml
 from athena_assets.core.register import decode_register
 from athena_assets.local import EmbeddedAws
 from athena_assets_tests.e2e.lake import wait_until
+from athena_assets_tests.orchestration.live import UI
 
 PROJECT = Path(__file__).parents[2]
-ENDED = ("SUCCESS", "FAILURE", "CANCELED")
 SETTINGS = """
 { instance { info daemonHealth { allDaemonStatuses { daemonType healthy required } }
              poolConfig { defaultPoolLimit poolGranularity } runQueueConfig { tagConcurrencyLimitsYaml } } }"""
-LAUNCH = """
-mutation ($params: ExecutionParams!) {
-  launchPipelineExecution(executionParams: $params) { __typename ... on LaunchRunSuccess { run { runId } } }
-}"""
-RUN = "query ($run: ID!) { runOrError(runId: $run) { ... on Run { status } } }"
 
 
 class Program:
@@ -97,40 +88,6 @@ class Program:
                 self.process.wait()
 
 
-class Dagster:
-    """What the UI sends."""
-
-    def __init__(self, address: str) -> None:
-        self._url = f"{address}/graphql"
-
-    def ask(self, query: str, **variables: Any) -> Any:
-        body = json.dumps({"query": query, "variables": variables}).encode()
-        request = urllib.request.Request(self._url, body, {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as response:
-            answer = json.loads(response.read())
-        assert "errors" not in answer, answer
-        return answer["data"]
-
-    def materialize(self, asset: str) -> str:
-        selector = {
-            "repositoryName": "__repository__",
-            "repositoryLocationName": "athena_assets",
-            "pipelineName": "__ASSET_JOB",
-            "assetSelection": [{"path": [asset]}],
-        }
-        params = {"selector": selector, "mode": "default", "executionMetadata": {"tags": []}}
-        launched = self.ask(LAUNCH, params=params)["launchPipelineExecution"]
-        assert launched["__typename"] == "LaunchRunSuccess", launched
-        return str(launched["run"]["runId"])
-
-    def end(self, run: str) -> str:
-        def ended() -> str | None:
-            status = str(self.ask(RUN, run=run)["runOrError"]["status"])
-            return status if status in ENDED else None
-
-        return str(wait_until(ended, "the run has ended", 120))
-
-
 @pytest.fixture
 def programs() -> Iterator[list[Program]]:
     started: list[Program] = []
@@ -139,11 +96,11 @@ def programs() -> Iterator[list[Program]]:
         program.close()
 
 
-def dev(programs: list[Program], home: Path, **environment: str) -> tuple[Program, EmbeddedAws, Dagster]:
+def dev(programs: list[Program], home: Path, **environment: str) -> tuple[Program, EmbeddedAws, UI]:
     program = Program([sys.executable, "-m", "athena_assets.dev", "--home", str(home)], environment)
     programs.append(program)
     aws = EmbeddedAws.attach(program.waited_for(r"embedded AWS at (http://\S+?),"))
-    return program, aws, Dagster(program.waited_for(r"Dagster is up: (http://\S+) ", 150))
+    return program, aws, UI(program.waited_for(r"Dagster is up: (http://\S+) ", 150), "athena_assets")
 
 
 @pytest.mark.long

@@ -91,14 +91,12 @@ def settings(name: str = "dagster.yaml", **monitoring: int) -> str:
     return str(yaml.safe_dump(document))
 
 
-class Dev:
-    """A running `dagster dev` on one code location, and what a person does in its UI."""
+class UI:
+    """What a person does in the UI of a running Dagster, for one of its code locations."""
 
-    def __init__(self, process: subprocess.Popen[bytes], port: int, location: str, home: Path) -> None:
-        self.process = process
-        self.address = f"http://127.0.0.1:{port}"
+    def __init__(self, address: str, location: str) -> None:
+        self.address = address
         self.location = location
-        self.home = home
 
     def ask(self, query: str, **variables: Any) -> Any:
         """GraphQL's `data`. Fails the test if there are errors."""
@@ -108,16 +106,6 @@ class Dev:
             answer = json.loads(response.read())
         assert "errors" not in answer, answer
         return answer["data"]
-
-    def is_up(self) -> bool:
-        """Whether the webserver answers and the daemon has told that it lives."""
-        assert self.process.poll() is None, (self.home / "dev.log").read_text()[-4_000:]
-        healthy = "{ instance { daemonHealth { allDaemonStatuses { daemonType required healthy } } } }"
-        try:
-            statuses = self.ask(healthy)["instance"]["daemonHealth"]["allDaemonStatuses"]
-        except (urllib.error.URLError, OSError):
-            return False
-        return all(each["healthy"] for each in statuses if each["required"])
 
     def materialize(self, *assets: str, tags: Mapping[str, str] | None = None, partition: str | None = None) -> str:
         """What a click on Materialize sends, for one run of these assets; the run's id."""
@@ -226,6 +214,34 @@ class Dev:
             for each in found.get("assetMaterializations", ())
         ]
 
+    def _events(self, run: str) -> Iterator[dict[str, Any]]:
+        after = None
+        while True:
+            page = self.ask(LOGS, run=run, after=after)["logsForRun"]
+            yield from page["events"]
+            after = page["cursor"]
+            if not page["hasMore"]:
+                return
+
+
+class Dev(UI):
+    """A `dagster dev` of our own on one code location."""
+
+    def __init__(self, process: subprocess.Popen[bytes], port: int, location: str, home: Path) -> None:
+        super().__init__(f"http://127.0.0.1:{port}", location)
+        self.process = process
+        self.home = home
+
+    def is_up(self) -> bool:
+        """Whether the webserver answers and the daemon has told that it lives."""
+        assert self.process.poll() is None, (self.home / "dev.log").read_text()[-4_000:]
+        healthy = "{ instance { daemonHealth { allDaemonStatuses { daemonType required healthy } } } }"
+        try:
+            statuses = self.ask(healthy)["instance"]["daemonHealth"]["allDaemonStatuses"]
+        except (urllib.error.URLError, OSError):
+            return False
+        return all(each["healthy"] for each in statuses if each["required"])
+
     def kill(self) -> None:
         """SIGKILL for everything at once, run workers too: the machine is gone."""
         with contextlib.suppress(ProcessLookupError):
@@ -239,15 +255,6 @@ class Dev:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(60)
         self.kill()
-
-    def _events(self, run: str) -> Iterator[dict[str, Any]]:
-        after = None
-        while True:
-            page = self.ask(LOGS, run=run, after=after)["logsForRun"]
-            yield from page["events"]
-            after = page["cursor"]
-            if not page["hasMore"]:
-                return
 
 
 @contextlib.contextmanager

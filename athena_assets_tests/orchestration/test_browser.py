@@ -126,18 +126,11 @@ def test_a_click_on_materialize_publishes_and_shows_what_was_published(
     picture(page, "materialization")
     page.get_by_text("athena_assets/preview").scroll_into_view_if_needed()
     first = json.loads(lines.splitlines()[0])
-    expect(page.get_by_text(first["airport_name"], exact=True).first).to_be_visible()
+    expect(page.get_by_text(first["airport"], exact=True).first).to_be_visible()
     page.goto(f"{dev.address}/assets/airport_traffic?view=checks")
     for name in ("scrub", "row_count", "schema_change"):
         expect(page.get_by_text(name, exact=True).first).to_be_visible()
     picture(page, "checks")
-
-
-def test_the_upstream_tables_are_the_assets_lineage(page: Page, dev: Dev) -> None:
-    page.goto(f"{dev.address}/assets/flights_with_carrier?view=lineage")
-    for name in ("flights", "airlines", "flights_with_carrier"):
-        expect(page.get_by_text(name, exact=True).first).to_be_visible(timeout=PATIENCE_MS)
-    picture(page, "lineage")
 
 
 def test_a_backfill_of_the_years_days_is_one_run(page: Page, dev: Dev, sample: EmbeddedAws) -> None:
@@ -167,7 +160,9 @@ def test_a_sensor_that_is_turned_on_publishes_what_a_change_reaches(page: Page, 
     page.goto(f"{dev.address}/automation")
     expect(page.get_by_text(SENSOR).first).to_be_visible(timeout=PATIENCE_MS)
     with launched(dev) as runs:
-        page.get_by_role("checkbox").last.click(force=True)  # its switch
+        switch = page.get_by_role("checkbox").last
+        expect(switch).to_be_enabled(timeout=PATIENCE_MS)
+        switch.locator("xpath=..").click()  # what is seen of it
         wait_until(lambda: dev.ticks(SENSOR), "the sensor has looked once", PATIENCE)
         rename_an_airline(sample, "UA", "Another Airline")
     assert [dev.end(run) for run in runs] == ["SUCCESS"]
@@ -178,6 +173,14 @@ def test_a_sensor_that_is_turned_on_publishes_what_a_change_reaches(page: Page, 
     assert set(table.filter(pc.equal(table["carrier"], "UA"))["carrier_name"].to_pylist()) == {"Another Airline"}
     page.reload()
     picture(page, "sensor")
+
+
+def test_the_upstream_tables_are_the_assets_lineage(page: Page, dev: Dev) -> None:
+    page.goto(f"{dev.address}/assets/flights_with_carrier?view=lineage")
+    for name in ("flights", "airlines", "flights_with_carrier"):
+        expect(page.get_by_text(name, exact=True).first).to_be_visible(timeout=PATIENCE_MS)
+    expect(page.get_by_text("Loading...")).to_have_count(0, timeout=PATIENCE_MS)
+    picture(page, "lineage")
 
 
 def rename_an_airline(aws: EmbeddedAws, carrier: str, name: str) -> None:
