@@ -95,7 +95,8 @@ def play(lake: Lake, pool: Workers, seed: int) -> None:
     cast = [pool.take() for _ in parts]
     try:
         strike_all(lake, parts, cast, targets)
-        done(lake.publisher(LEASE).unload(targets[1]))
+        # Without force it would be content with an earlier publication, beside a dead owner of the other generation.
+        done(lake.publisher(LEASE).unload(targets[1], force=True))
         for part, caller in zip(parts, cast, strict=True):
             if part.wakes_last:
                 caller.signal(signal.SIGCONT)

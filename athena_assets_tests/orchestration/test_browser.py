@@ -160,9 +160,10 @@ def test_a_sensor_that_is_turned_on_publishes_what_a_change_reaches(page: Page, 
     page.goto(f"{dev.address}/automation")
     expect(page.get_by_text(SENSOR).first).to_be_visible(timeout=PATIENCE_MS)
     with launched(dev) as runs:
-        switch = page.get_by_role("checkbox").last
-        expect(switch).to_be_enabled(timeout=PATIENCE_MS)
-        switch.locator("xpath=..").click()  # what is seen of it
+        switch = page.locator("label[class*=formatSwitch]")
+        expect(switch.locator("input")).to_be_enabled(timeout=PATIENCE_MS)
+        switch.click()
+        expect(switch.locator("input")).to_be_checked(timeout=PATIENCE_MS)
         wait_until(lambda: dev.ticks(SENSOR), "the sensor has looked once", PATIENCE)
         rename_an_airline(sample, "UA", "Another Airline")
     assert [dev.end(run) for run in runs] == ["SUCCESS"]
