@@ -98,17 +98,19 @@ def test_8_processes_share_one_publication_in_20_rounds(lake: Lake) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)
-def test_64_threads_share_one_publication_in_200_rounds(lake: Lake) -> None:
-    for _ in range(200):
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("first", range(0, 200, 50))
+def test_64_threads_share_one_publication_in_200_rounds(lake: Lake, first: int) -> None:
+    for _ in range(first, first + 50):
         race_threads(lake)
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1800)
-def test_8_processes_share_one_publication_in_200_rounds(lake: Lake) -> None:
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("first", range(0, 200, 100))
+def test_8_processes_share_one_publication_in_200_rounds(lake: Lake, first: int) -> None:
     with processes(lake, PROCESSES, lease=60) as callers:
-        for _ in range(200):
+        for _ in range(first, first + 100):
             race_processes(lake, callers)
 
 

@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -169,8 +170,9 @@ def test_a_sensor_that_is_turned_on_publishes_what_a_change_reaches(page: Page, 
     assert [dev.end(run) for run in runs] == ["SUCCESS"]
     assert [each.tags["dagster/sensor_name"] for each in dev.runs() if each.id in runs] == [SENSOR]
     assert queries(sample, "flights_with_carrier") == ["SUCCEEDED"]
-    [body] = bodies(sample, "published/flights_with_carrier/").values()
-    table = pq.read_table(io.BytesIO(body), columns=["carrier", "carrier_name"])
+    files = bodies(sample, "published/flights_with_carrier/").values()
+    table = pa.concat_tables(pq.read_table(io.BytesIO(each), columns=["carrier", "carrier_name"]) for each in files)
+    assert table.num_rows == FLIGHTS
     assert set(table.filter(pc.equal(table["carrier"], "UA"))["carrier_name"].to_pylist()) == {"Another Airline"}
     page.reload()
     picture(page, "sensor")

@@ -157,10 +157,10 @@ def interrupt(lake: Lake, owner: ProcessCaller, mode: str, step: int, how: str) 
 @pytest.mark.parametrize("how", SIGNALS)
 @pytest.mark.parametrize("mode", MODES)
 def test_owner_interrupted_at_any_request_is_finished_or_replaced(lake: Lake, mode: str, how: str) -> None:
-    requests = count_requests(lake, mode)
-    assert requests > 10
+    requests, polls = count_requests(lake, mode)
+    assert requests - polls > 10
     struck = 0
     for step in range(requests):
         with processes(lake, 1, PATIENT) as (owner,):
             struck += interrupt(lake, owner, mode, step, how)
-    assert struck >= requests - 5  # polls may differ by a few
+    assert struck >= requests - polls - 5  # renewals may differ by a few
