@@ -60,7 +60,7 @@ def build_upstream_sensor(
 ) -> dg.SensorDefinition:
     """A sensor that watches every table that the targets read; docs/sensors.md tells all of it.
 
-    A tick looks at each table, records an observation with its data version where that is another one than before, and
+    A tick looks at each table, reports its data version to the table's asset where that is another one than before, and
     requests a run for each target, or partition of it, whose input changed. The first look at a table is recorded and
     requests nothing. A change is never lost: what could not be looked at or requested now is in a later tick. One is
     requested twice only by a version that comes back, which is a change too.
@@ -142,7 +142,8 @@ def build_upstream_sensor(
             skip_reason=None if runs else _skip_reason(seen, decision, noted.changed),
             cursor=encode(decision.cursor),
             asset_events=[
-                dg.AssetObservation(
+                _report(
+                    context,
                     upstream_key(tables[each]),
                     tags={DATA_VERSION_TAG: versions[each].version},
                     metadata=_metadata(versions[each].partitions, before),
@@ -152,6 +153,25 @@ def build_upstream_sensor(
         )
 
     return upstream_sensor
+
+
+def _report(
+    context: dg.SensorEvaluationContext,
+    key: dg.AssetKey,
+    tags: Mapping[str, str],
+    metadata: Mapping[str, dg.MetadataValue],
+) -> dg.AssetMaterialization | dg.AssetObservation:
+    """That a table has a new version, in the form that counts for Dagster.
+
+    Of an external asset it takes the data version from materializations alone: an observation would leave everything
+    that reads the table "unsynced" for ever, and `eager()` would not see it. An asset that Dagster materializes or
+    observes itself has those of its own.
+    """
+    assert context.repository_def is not None
+    asset = context.repository_def.assets_defs_by_key.get(key)
+    external = asset is None or not (asset.is_materializable or asset.is_observable)
+    event = dg.AssetMaterialization if external else dg.AssetObservation
+    return event(key, tags=tags, metadata=metadata)
 
 
 def _run_request(each: Watched, wanted: Wanted, tables: Mapping[str, UpstreamTable]) -> dg.RunRequest:

@@ -183,6 +183,7 @@ def test_the_upstream_tables_are_the_assets_lineage(page: Page, dev: Dev) -> Non
     for name in ("flights", "airlines", "flights_with_carrier"):
         expect(page.get_by_text(name, exact=True).first).to_be_visible(timeout=PATIENCE_MS)
     expect(page.get_by_text("Loading...")).to_have_count(0, timeout=PATIENCE_MS)
+    expect(page.get_by_text("Unsynced")).to_have_count(0)  # it was published from the newest versions of its tables
     picture(page, "lineage")
 
 

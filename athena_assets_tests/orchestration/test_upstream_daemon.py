@@ -96,8 +96,9 @@ def daemon(home: Path) -> Iterator[Daemon]:
 def test_a_change_publishes_just_what_reads_it(lake: Lake, daemon: Daemon) -> None:
     numbers, daily = sensor_location.targets(lake.bucket, lake.database)
     assert daemon.ticks() == []
-    observed = daemon.instance.fetch_observations(dg.AssetKey([lake.database, "numbers"]), limit=5).records
-    assert [each.asset_observation.data_version is not None for each in observed if each.asset_observation] == [True]
+    [reported] = daemon.instance.fetch_materializations(dg.AssetKey([lake.database, "numbers"]), limit=5).records
+    assert reported.asset_materialization is not None
+    assert "dagster/data_version" in (reported.asset_materialization.tags or {})
 
     lake.put_rows("numbers", "part-1.parquet", range(1_000, 1_010))
     [run] = daemon.ticks()

@@ -1,4 +1,4 @@
-"""The sensor over real tables of the embedded AWS: what it calls, observes and requests."""
+"""The sensor over real tables of the embedded AWS: what it calls, reports and requests."""
 
 from collections import Counter
 from typing import Any
@@ -11,7 +11,7 @@ from athena_assets.aws.glue import UpstreamVersions
 from athena_assets.aws.session import AwsClients
 from athena_assets.errors import InvalidTarget
 from athena_assets.local import Fault, Respond
-from athena_assets.orchestration import build_unload_asset
+from athena_assets.orchestration import build_unload_asset, upstream_specs
 from athena_assets.orchestration.upstream import build_upstream_sensor
 from athena_assets.orchestration.upstream_cursor import CursorUnreadable
 from athena_assets_tests.e2e.lake import Lake
@@ -57,29 +57,43 @@ def test_a_changed_file_requests_a_run_of_just_its_readers(lake: Lake, instance:
     assert ticks.runs() == []
 
 
-def test_each_version_is_observed_once_on_the_tables_asset(lake: Lake, instance: dg.DagsterInstance) -> None:
+def test_each_version_is_reported_once_on_the_tables_asset(lake: Lake, instance: dg.DagsterInstance) -> None:
     ticks = Ticks(lake, instance, [lake.target("a"), lake.target("b")])
-    first = ticks.tick().observed
-    assert set(first) == {"numbers"}
-    assert first["numbers"].asset_key == dg.AssetKey([lake.database, "numbers"])
-    assert ticks.tick().observed == {}
+    first = ticks.tick()
+    [event] = first.reported.values()
+    assert isinstance(event, dg.AssetMaterialization)
+    assert event.asset_key == dg.AssetKey([lake.database, "numbers"])
+    assert ticks.tick().reported == {}
     lake.put_rows("numbers", "part-0.parquet", range(10))
-    second = ticks.tick().observed
-    assert second["numbers"].data_version not in (None, first["numbers"].data_version)
+    assert ticks.tick().versions != first.versions != {}
 
 
-def test_the_observed_version_is_the_one_that_decides_about_reuse(lake: Lake, instance: dg.DagsterInstance) -> None:
+def test_a_table_that_is_an_asset_of_dagster_is_observed_and_not_materialized_for_it(
+    lake: Lake, instance: dg.DagsterInstance
+) -> None:
+    target = lake.target("a")
+    model = dg.AssetSpec(["model", "numbers"])
+
+    @dg.multi_asset(specs=[model])
+    def models() -> None: ...
+
+    ticks = Ticks(lake, instance, [target], [build_unload_asset(target), models], upstream_key=lambda _: model.key)
+    [event] = ticks.tick().reported.values()
+    assert isinstance(event, dg.AssetObservation)
+    assert event.asset_key == model.key
+
+
+def test_the_reported_version_is_the_one_that_decides_about_reuse(lake: Lake, instance: dg.DagsterInstance) -> None:
     create_table(lake, "events", "day")
     add_partition(lake, "events", "2024-01-29")
     create_table(lake, "ice", **iceberg(1))
     names = ("numbers", "events", "ice")
     ticks = Ticks(lake, instance, [lake.target(name, query=f"SELECT n FROM {name}") for name in names])
-    observed = {name: found.data_version for name, found in ticks.tick().observed.items()}
+    reported = ticks.tick().versions
     publishers = UpstreamVersions(AwsClients(lake.settings)).resolve(
         tuple(UpstreamTable(lake.database, name) for name in names)
     )
-    assert observed == {name: each.version for name, each in zip(names, publishers, strict=True)}
-    assert None not in observed.values()
+    assert reported == {name: each.version for name, each in zip(names, publishers, strict=True)}
 
 
 def test_an_iceberg_commit_requests_a_run_at_once(lake: Lake, instance: dg.DagsterInstance) -> None:
@@ -242,7 +256,7 @@ def test_a_database_that_is_refused_is_named_and_its_changes_come_later(
     lake.put_rows("numbers", "part-1.parquet", range(10))
     fault = lake.aws.faults.add(Fault(Respond(status, code), "glue", "GetTables", times=None))
     tick = ticks.tick()
-    assert (tick.requests, tick.observed) == ([], {})
+    assert (tick.requests, tick.reported) == ([], {})
     assert told in tick.skipped
     lake.aws.faults.remove(fault)
     assert ticks.runs() == [("a", None)]
@@ -284,7 +298,7 @@ def test_what_a_tick_does_not_reach_comes_first_in_the_next(lake: Lake, instance
     lake.aws.faults.remove(slow)
     again = Ticks(lake, instance, targets, quiet_seconds=0)
     again.cursor = ticks.cursor
-    assert set(again.tick().observed) == {"numbers", "others"}
+    assert set(again.tick().reported) == {"numbers", "others"}
     assert '"unreached":[]' in (again.cursor or "")
 
 
@@ -325,21 +339,46 @@ def test_a_target_does_not_watch_the_table_that_it_publishes(lake: Lake) -> None
 
 
 @pytest.mark.long
-def test_eager_follows_materializations_of_a_table_and_not_what_the_sensor_observes(
+def test_what_the_sensor_reports_is_what_dagsters_own_conditions_and_its_ui_go_by(
     lake: Lake, instance: dg.DagsterInstance
 ) -> None:
-    """Dagster 1.13.27; docs/sensors.md says so."""
-    target, table = lake.target("a"), dg.AssetKey([lake.database, "numbers"])
+    target = lake.target("a")
     eager: Any = dg.AutomationCondition.eager()
     asset = build_unload_asset(target, automation_condition=eager)
-    defs = dg.Definitions(assets=[asset], resources={"athena": resource(lake)})
-    instance.report_runless_asset_event(dg.AssetMaterialization("a"))
-    cursor = dg.evaluate_automation_conditions(defs=defs, instance=instance).cursor
-    [observation] = Ticks(lake, instance, [target]).tick().observed.values()
-    requested = []
-    for event in (observation, dg.AssetMaterialization(table)):
-        instance.report_runless_asset_event(event)
+    defs = dg.Definitions(assets=[asset, *upstream_specs([target])], resources={"athena": resource(lake)})
+    ticks = Ticks(lake, instance, [target])
+    cursor = None
+
+    def requested() -> int:
+        nonlocal cursor
         evaluated = dg.evaluate_automation_conditions(defs=defs, instance=instance, cursor=cursor)
-        requested.append(evaluated.total_requested)
         cursor = evaluated.cursor
-    assert requested == [0, 1]
+        return evaluated.total_requested
+
+    def report() -> None:
+        for event in ticks.tick().reported.values():
+            instance.report_runless_asset_event(event)
+
+    def published_of() -> str:
+        """The table's version that the newest materialization was made of, as Dagster noted it."""
+        run = defs.resolve_implicit_global_asset_job_def().execute_in_process(instance=instance)
+        [event] = run.get_asset_materialization_events()
+        return str((event.materialization.tags or {})[f"dagster/input_data_version/{lake.database}/numbers"])
+
+    def newest() -> str:
+        [record] = instance.fetch_materializations(dg.AssetKey([lake.database, "numbers"]), limit=1).records
+        assert record.asset_materialization is not None
+        return str((record.asset_materialization.tags or {})["dagster/data_version"])
+
+    assert requested() == 0  # the table is missing to Dagster
+    report()
+    assert requested() == 1
+    assert published_of() == newest()
+    report()
+    assert requested() == 0
+    before = newest()
+    lake.put_rows("numbers", "part-1.parquet", range(10))
+    report()
+    assert newest() != before
+    assert requested() == 1
+    assert published_of() == newest()

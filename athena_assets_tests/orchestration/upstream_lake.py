@@ -59,11 +59,15 @@ def iceberg(snapshot: int) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """What a tick answered; its observations by table."""
+    """What a tick answered; what it reported, by table."""
 
     requests: Sequence[dg.RunRequest]
     skipped: str
-    observed: Mapping[str, dg.AssetObservation]
+    reported: Mapping[str, dg.AssetMaterialization | dg.AssetObservation]
+
+    @property
+    def versions(self) -> dict[str, str]:
+        return {name: (event.tags or {})["dagster/data_version"] for name, event in self.reported.items()}
 
 
 class Ticks:
@@ -103,7 +107,7 @@ class Ticks:
             {
                 event.asset_key.path[-1]: event
                 for event in result.asset_events
-                if isinstance(event, dg.AssetObservation)
+                if isinstance(event, dg.AssetMaterialization | dg.AssetObservation)
             },
         )
 
