@@ -16,6 +16,7 @@ from athena_assets.cli.exits import MEANINGS, Exit, exit_of
 from athena_assets.cli.local import local
 from athena_assets.cli.look import scrub, show, status
 from athena_assets.cli.mend import gc, rebuild, repair, restore
+from athena_assets.cli.orphans import orphans
 from athena_assets.cli.publish import takeover, unload
 from athena_assets.cli.report import error_document
 from athena_assets.cli.session import Session, shared_options, write
@@ -39,7 +40,7 @@ def program(context: click.Context) -> None:
     session.command = context.invoked_subcommand
 
 
-for command in (unload, status, show, scrub, gc, restore, repair, rebuild, takeover, local):
+for command in (unload, status, show, scrub, gc, restore, repair, rebuild, takeover, orphans, local):
     program.add_command(command)
 
 

@@ -17,6 +17,7 @@ import pytest
 from athena_assets import UpstreamTable, errors
 from athena_assets.aws import multipart
 from athena_assets.aws.glue_watch import look_at
+from athena_assets.aws.running import running_queries
 from athena_assets.aws.session import AwsClients
 from athena_assets.core import keys
 from athena_assets.core.location import parse_location
@@ -119,6 +120,7 @@ def sent(lake: Lake) -> set[tuple[str, str]]:
         for _ in range(2):
             publisher.unload(pointed, partition="a" if changes else None, force=True)
 
+    running_queries(AwsClients(lake.settings), ["primary"])
     tables = [UpstreamTable(lake.database, name) for name in ("numbers", "by_day")]
     assert not look_at(AwsClients(lake.settings), tables, {}, seconds=60).failed
 
