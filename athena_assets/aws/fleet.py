@@ -69,6 +69,8 @@ class Fleet:
         self._due_since = 0.0
         self._order = itertools.count()
         self._active: dict[int, _Task] = {}
+        self._calling: set[int] = set()  # ids of tasks with a call under way
+        self._after: dict[int, _Task] = {}  # what follows such a call
 
     def publish(self, requests: Sequence[Request]) -> Generator[tuple[int, Outcome | AthenaAssetsError]]:
         """Yields each request's index with its outcome or error as soon as it has ended. One's error ends no other.
@@ -117,6 +119,10 @@ class Fleet:
             task, answer, error = self._answers.get(timeout=max(min(wakings) - now, 0.001))
         except queue.Empty:
             return
+        self._calling.discard(id(task))
+        if (follower := self._after.pop(id(task), None)) is not None:
+            self._ready.append((follower, None, None))
+            return
         if error is not None and not isinstance(error, AthenaAssetsError):
             raise error
         self._ready.append((task, answer, error))
@@ -147,6 +153,7 @@ class Fleet:
                 self._due_since = time.monotonic()
             self._due.append((task, effect.query_id))
         else:
+            self._calling.add(id(task))
             pool.submit(self._call, task, effect)
 
     def _call(self, task: _Task, effect: Effect[Any]) -> None:
@@ -179,7 +186,10 @@ class Fleet:
         for index, task in enumerate(abandoned):
             again = _Task(index, task.driver, task.caller, abandon(task.caller.slot, task.caller.session))
             self._active[index] = again
-            self._ready.append((again, None, None))
+            if id(task) in self._calling:
+                self._after[id(task)] = again  # what is under way may change the register
+            else:
+                self._ready.append((again, None, None))
         while self._active and time.monotonic() < until:
             self._turn(pool, until)
         for index, result in self._ended:

@@ -1,4 +1,7 @@
-"""What an interrupted caller does before it goes: stop its query and free the slot, if both are still its own."""
+"""What an interrupted caller does before it goes: stop its query, or finish its swap, and free the slot.
+
+Only what is still its own.
+"""
 
 from __future__ import annotations
 
@@ -16,19 +19,25 @@ from athena_assets.core.effects import (
 )
 from athena_assets.core.register import Mode, State
 from athena_assets.core.slot import Slot
+from athena_assets.core.swap import project
 from athena_assets.core.tenure import LeaseLost, Tenure, look
 
 
 def abandon(slot: Slot, session: str) -> Effects[None]:
-    """Stops the query of `session` and frees the slot once Athena confirms the end.
+    """Stops the query of `session` and frees the slot once Athena confirms the end; what is committed is put in place.
 
-    The interruption may have struck between any two effects: the register, not memory, says what is ours. The driver
-    gives this a few seconds; where they run out the register stays as it is, and the next caller goes on from it.
+    The interruption may have struck in any effect, or between two: the register, not memory, says what is ours. The
+    driver gives this a few seconds; if they run out the register stays as it is, and the next caller goes on from it.
     """
-    try:
-        yield from _stop_and_release(slot, session)
-    except LeaseLost:
-        yield from perform(Report("superseded", "another owner holds the slot; nothing more was touched"))
+    while True:
+        try:
+            yield from _stop_and_release(slot, session)
+        except LeaseLost:
+            owner = found.owner if (found := (yield from look(slot)).register) is not None else None
+            if owner is not None and owner.session == session:
+                continue  # a write of our own that was under way has been applied meanwhile
+            yield from perform(Report("superseded", "another owner holds the slot; nothing more was touched"))
+        return
 
 
 def _stop_and_release(slot: Slot, session: str) -> Effects[None]:
@@ -36,9 +45,11 @@ def _stop_and_release(slot: Slot, session: str) -> Effects[None]:
     found = seen.register
     if found is None or found.owner is None or found.owner.session != session:
         return
-    if found.state not in (State.SUBMITTING, State.RUNNING):
-        return  # a committed publication is rolled forward by whoever comes next
     tenure = Tenure(slot, seen)
+    if found.state is State.PUBLISHING:
+        yield from project(tenure)
+    if found.state not in (State.SUBMITTING, State.RUNNING):
+        return
     # Athena may have accepted the query although its id was not noted: the token tells.
     if found.state is State.SUBMITTING and (yield from attempts.submit(tenure)) is not None:
         yield from tenure.change(register.released)
