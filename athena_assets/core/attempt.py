@@ -79,7 +79,7 @@ def _start(tenure: Tenure, parameters: StartParameters, token: str) -> Effects[Q
         if isinstance(answer, QueryStarted | TokenMismatch):
             return answer
         if isinstance(answer, StartRejected):
-            return Failed(FailureKind.USER_ERROR, answer.message)
+            return _rejected(tenure, answer.message) if doubtful else Failed(FailureKind.USER_ERROR, answer.message)
         doubtful = doubtful or isinstance(answer, Unanswered)
         if (yield from perform(ReadClock())) - started > tenure.slot.patience:
             if isinstance(answer, StartThrottled) and not doubtful:
@@ -92,6 +92,20 @@ def _start(tenure: Tenure, parameters: StartParameters, token: str) -> Effects[Q
             )
         yield from perform(Sleep(policy.backoff(tries, (yield from perform(DrawFraction())))))
         tries += 1
+
+
+def _rejected(tenure: Tenure, message: str) -> Failed:
+    """A start that was sent before with a reply that nobody knows, and is refused now: it may be running all the same.
+
+    What it writes to a prefix of its own is never published. In direct mode it would write among a later result.
+    """
+    reason = f"{message} (sent before with an unknown reply: a query may be running"
+    if tenure.register.current.settings.mode is Mode.DIRECT:
+        reason += (
+            " that writes to the location: `athena-assets orphans` finds it, and only without one repair the slot)"
+        )
+        return Failed(FailureKind.MIXED_LOCATION, reason)
+    return Failed(FailureKind.USER_ERROR, f"{reason}, whose result is not used)")
 
 
 def watch(tenure: Tenure, timeout: float) -> Effects[QueryStatus | Failed]:

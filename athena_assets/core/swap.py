@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from athena_assets.core import pointer, policy, register
 from athena_assets.core.collect import staged_up_to, sweep
-from athena_assets.core.contents import not_ours, read_manifest
+from athena_assets.core.contents import read_manifest
 from athena_assets.core.effects import (
     AbortUploads,
     Absent,
@@ -32,8 +32,9 @@ from athena_assets.core.effects import (
 )
 from athena_assets.core.manifest import Manifest, ManifestFile, RemovedFile
 from athena_assets.core.register import ObjectVersion
+from athena_assets.core.slot import Slot
 from athena_assets.core.tenure import Tenure, answered, send_again
-from athena_assets.errors import AthenaAssetsError
+from athena_assets.errors import AthenaAssetsError, LocationNotEmpty
 
 CONFIRMATIONS = 3  # rounds of copying before a destination that won't stay counts as lost
 
@@ -141,7 +142,7 @@ def _copied(tenure: Tenure, copy: _Copy, answer: object) -> Effects[bool]:
         if isinstance(head, ObjectHead):
             if copy.is_ours(head):
                 return True
-            raise not_ours(slot, effect.destination)
+            raise _in_the_way(slot, effect.destination)
         if isinstance(answer, Absent):
             return False
         if isinstance(answer, Refused) and answer.status == 412:
@@ -178,11 +179,22 @@ def _removed(tenure: Tenure, effect: DeleteObject, answer: object) -> Effects[No
             if isinstance(head, Absent):
                 return
             if head.etag != effect.etag:
-                raise not_ours(tenure.slot, effect.key)
+                raise _in_the_way(tenure.slot, effect.key)
         yield from send_again(tenure.slot, f"deleting {effect.key}", answer, started, tries)
         tries += 1
         yield from tenure.keep()
         answer = yield from perform(effect)
+
+
+def _in_the_way(slot: Slot, key: str) -> LocationNotEmpty:
+    """The error for an object that somebody put over, or in the place of, a file while files were being replaced."""
+    return LocationNotEmpty(
+        slot,
+        f"s3://{slot.bucket}/{key} was not written by this system, and stands where files are being replaced.",
+        not_done="It was not touched. Old files may be gone already and new ones may be missing, so that readers see a "
+        "part of a result.",
+        next_step="Move it away and publish again: the next caller goes on from here.",
+    )
 
 
 def _end_uploads(tenure: Tenure, copies: tuple[_Copy, ...]) -> Effects[None]:

@@ -34,6 +34,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _leave)
     try:
+        if options.port is not None and not _is_free(options.port):
+            raise StartFailed(
+                "dagster dev",
+                f"port {options.port} is taken.",
+                not_done="Nothing was started.",
+                next_step="Name another --port, or none: then a free one is taken.",
+            )
         with server() as running:
             rows = load_sample(running.aws)
             say(f"embedded AWS at {running.aws.endpoint_url}, bucket {BUCKET}, {rows['flights']:,} flights; no AWS")

@@ -15,7 +15,7 @@ from athena_assets.orchestration.concurrency import CONCURRENCY_KEY_TAG, pool_na
 from athena_assets.orchestration.failures import tried_again
 from athena_assets.orchestration.lineage import AthenaUnloadTranslator, Dependency, with_attributes, within_set
 from athena_assets.orchestration.partitions import check_partitions
-from athena_assets.orchestration.publish import Events, Step
+from athena_assets.orchestration.publish import Events, Step, warnings_in
 from athena_assets.orchestration.request import FORCE_TAG
 
 
@@ -99,7 +99,7 @@ def build_unload_asset(
         backfill_policy = dg.BackfillPolicy.single_run()
 
     def unload_asset(context: dg.AssetExecutionContext, config: UnloadConfig) -> Events:
-        with tried_again(retry_policy, context.retry_number):
+        with tried_again(retry_policy, context.retry_number), warnings_in(context.log):
             step = Step(context, getattr(context.resources, resource_key), target, force=config.force)
             yield from step.publish(None) if partitions is None else step.publish_all(partitions)
 

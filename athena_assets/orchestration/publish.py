@@ -1,6 +1,8 @@
 """What the step of an asset does: one publication, or those of several partitions at once."""
 
+import logging
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 import dagster as dg
@@ -16,7 +18,29 @@ from athena_assets.orchestration.partitions import check_key
 from athena_assets.orchestration.request import forced, is_first_try, request_id
 from athena_assets.orchestration.resource import AthenaUnloadResource
 
+logger = logging.getLogger("athena_assets")
+
 Events = Iterator[dg.AssetMaterialization | dg.AssetObservation | dg.MaterializeResult[None]]
+
+
+class _ToRun(logging.Handler):
+    def __init__(self, log: dg.DagsterLogManager) -> None:
+        super().__init__(logging.WARNING)
+        self._log = log
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._log.log(record.levelno, record.getMessage())
+
+
+@contextmanager
+def warnings_in(log: dg.DagsterLogManager) -> Iterator[None]:
+    """Shows in the run what the library warns of: an upstream version that is unknown, a slot that was not freed."""
+    handler = _ToRun(log)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
 
 
 class Step:
@@ -25,11 +49,15 @@ class Step:
     def __init__(
         self, context: dg.AssetExecutionContext, resource: AthenaUnloadResource, target: Target, *, force: bool
     ) -> None:
+        """Raises dg.Failure if the resource's settings can't be used."""
         self._context = context
         self._resource = resource
-        self._publisher = resource.publisher()
         self._target = target
         self._force = force
+        try:
+            self._publisher = resource.publisher()
+        except AthenaAssetsError as error:
+            raise failure(error, None) from error
 
     def publish(self, partition: str | None) -> Events:
         """One publication; nothing but an observation if another caller holds the slot and the target skips then.
@@ -64,8 +92,12 @@ class Step:
         Raises:
             dg.Failure: see `publish` and `publish_several`; and for a key that does not go with the target.
         """
-        keys = self._context.partition_keys
         try:
+            if not (self._context.has_partition_key or self._context.has_partition_key_range):
+                raise self._target.invalid(
+                    "location", "it has partitions, and the run names none.", "Choose the partitions to publish."
+                )
+            keys = self._context.partition_keys
             for key in keys:
                 check_key(self._target, partitions_def, key)
         except InvalidTarget as error:

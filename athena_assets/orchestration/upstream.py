@@ -1,5 +1,6 @@
 """The sensor on upstream tables: one for all of them, which requests just the runs whose inputs changed."""
 
+import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
@@ -89,9 +90,11 @@ def build_upstream_sensor(
         raise _invalid(
             name, "targets", "none of them reads a table that is known.", "Leave the sensor out, or set upstreams."
         )
-    _check(name, "quiet_seconds", quiet_seconds, quiet_seconds >= 0, "Give zero or more seconds.")
-    _check(name, "look_seconds", look_seconds, look_seconds > 0, "Give seconds above zero.")
-    _check(name, "most_runs", most_runs, most_runs >= 1, "Give one or more.")
+    if not re.fullmatch(r"\w+", name):
+        raise _invalid(name, "name", "it is no name of a sensor.", "Use letters, digits and _.")
+    _check(name, "quiet_seconds", quiet_seconds, 0, "Give zero or more seconds.")
+    _check(name, "look_seconds", look_seconds, 0.001, "Give seconds above zero.")
+    _check(name, "most_runs", most_runs, 1, "Give one or more.")
     tables = {str(table): table for each in found for table in each.tables}
     chosen = {tables[each]: _chosen(name, choice) for each, choice in _by_table(name, tables, version_of).items()}
     keys_of = _by_table(name, tables, partitions_of)
@@ -251,8 +254,9 @@ def _chosen(name: str, choice: object) -> Chosen:
         ) from None
 
 
-def _check(name: str, field: str, value: object, right: bool, next_step: str) -> None:
-    if not right:
+def _check(name: str, field: str, value: object, least: float, next_step: str) -> None:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or not float(str(value)) >= least:
         raise _invalid(name, field, f"{value!r} is out of range.", next_step)
 
 

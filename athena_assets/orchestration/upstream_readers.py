@@ -53,13 +53,17 @@ def watched(targets: Sequence[Target], assets: Sequence[dg.AssetsDefinition]) ->
         InvalidTarget: two go against each other, or the asset of a partitioned one is not given.
     """
     check_disjoint(list(targets))
-    by_key = {key: each for each in assets for key in each.keys}
-    return [found for found in (_watched(target, by_key) for target in targets) if found.tables]
+    # By the pool, which is the target's location: a translator may have given the asset another key than the name.
+    by_pool = {pool: each for each in assets if (pool := _pool(each)) is not None}
+    return [found for found in (_watched(target, by_pool.get(pool_name(target))) for target in targets) if found.tables]
 
 
-def _watched(target: Target, assets: Mapping[dg.AssetKey, dg.AssetsDefinition]) -> Watched:
-    key = dg.AssetKey(target.name.split("/"))
-    asset = assets.get(key)
+def _pool(asset: dg.AssetsDefinition) -> str | None:
+    return asset.op.pool if asset.is_executable and isinstance(asset.node_def, dg.OpDefinition) else None
+
+
+def _watched(target: Target, asset: dg.AssetsDefinition | None) -> Watched:
+    key = dg.AssetKey(target.name.split("/")) if asset is None else asset.key
     if target.partitioned and (asset is None or asset.partitions_def is None):
         raise target.invalid(
             "location",

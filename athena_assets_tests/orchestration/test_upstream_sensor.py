@@ -1,6 +1,7 @@
 """The sensor over real tables of the embedded AWS: what it calls, reports and requests."""
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
@@ -11,7 +12,7 @@ from athena_assets.aws.glue import UpstreamVersions
 from athena_assets.aws.session import AwsClients
 from athena_assets.errors import InvalidTarget
 from athena_assets.local import Fault, Respond
-from athena_assets.orchestration import build_unload_asset, upstream_specs
+from athena_assets.orchestration import AthenaUnloadTranslator, build_unload_asset, upstream_specs
 from athena_assets.orchestration.upstream import build_upstream_sensor
 from athena_assets.orchestration.upstream_cursor import CursorUnreadable
 from athena_assets_tests.e2e.lake import Lake
@@ -66,6 +67,28 @@ def test_each_version_is_reported_once_on_the_tables_asset(lake: Lake, instance:
     assert ticks.tick().reported == {}
     lake.put_rows("numbers", "part-0.parquet", range(10))
     assert ticks.tick().versions != first.versions != {}
+
+
+class Prefixed(AthenaUnloadTranslator):
+    def get_asset_spec(self, target: Target) -> dg.AssetSpec:
+        return super().get_asset_spec(target).replace_attributes(key=["lake", target.name])
+
+
+def test_an_asset_with_a_key_of_its_own_is_requested_by_that_key(lake: Lake, instance: dg.DagsterInstance) -> None:
+    target = lake.target("a")
+    ticks = Ticks(lake, instance, [target], [build_unload_asset(target, translator=Prefixed())])
+    assert ticks.runs() == []
+    lake.put_rows("numbers", "part-1.parquet", range(10))
+    assert ticks.runs() == []
+    assert ticks.runs() == [("lake/a", None)]
+
+
+def test_a_partitioned_asset_with_a_key_of_its_own_is_found(lake: Lake) -> None:
+    target = lake.target("b", query="SELECT ${partition} AS p", location=f"s3://{lake.bucket}/b/${{partition}}/")
+    target = replace(target, upstreams=(UpstreamTable(lake.database, "numbers"),))
+    asset = build_unload_asset(target, translator=Prefixed(), partitions_def=dg.StaticPartitionsDefinition(["x", "y"]))
+    sensor = build_upstream_sensor([target], assets=[asset])
+    assert sensor.asset_selection == dg.AssetSelection.assets(asset.key)
 
 
 def test_a_table_that_is_an_asset_of_dagster_is_observed_and_not_materialized_for_it(

@@ -11,7 +11,7 @@ import pytest
 from athena_assets import Published, Reused, errors
 from athena_assets.core import keys
 from athena_assets.core.location import parse_location
-from athena_assets.local import Fault, HoldReply, HoldRequest
+from athena_assets.local import DropReply, Fault, HoldReply, HoldRequest, Respond
 from athena_assets_tests.e2e.faults.ending import (
     DAY,
     PATIENT,
@@ -49,6 +49,41 @@ def test_direct_is_refused_where_anything_lies_before_a_query_is_paid_for(lake: 
         register="free 1",  # no attempt is recorded: a taker would clean up after it, published files and all
         location=4,
     )
+
+
+def refuse_the_second_start(lake: Lake) -> None:
+    """The first one is accepted, and its reply lost."""
+    lake.aws.faults.add(Fault(DropReply(), "athena", "StartQueryExecution"))
+    lake.aws.faults.add(
+        Fault(Respond(400, "InvalidRequestException", "WorkGroup is off."), "athena", "StartQueryExecution")
+    )
+
+
+def test_a_start_that_is_refused_after_its_first_reply_was_lost_blocks_the_slot_while_it_may_run(lake: Lake) -> None:
+    target, publisher = lake.target(mode="direct"), lake.publisher()
+    hold = lake.aws.faults.hold_queries()
+    refuse_the_second_start(lake)
+    first = end(publisher, target)
+    assert "a query may be running that writes to the location" in str(first)
+    other = end(publisher, lake.target(target.name, mode="direct", query="SELECT n FROM numbers WHERE n < 10"))
+    assert [type(each).__name__ for each in (first, other)] == ["MixedLocation", "MixedLocation"]
+    lake.aws.faults.release(hold)
+    wait_until(lambda: [each.state for each in lake.queries(target.location)] == ["SUCCEEDED"], "the query ends")
+    assert lake.rows(target.location) == Counter(range(ROWS))  # once: nobody else has written there
+    assert lake.state(target.location) == "blocked"
+
+
+def test_staged_a_start_that_is_refused_after_its_first_reply_was_lost_says_that_it_may_run(lake: Lake) -> None:
+    target, publisher = lake.target(), lake.publisher()
+    hold = lake.aws.faults.hold_queries()
+    refuse_the_second_start(lake)
+    failed = end(publisher, target)
+    assert isinstance(failed, errors.QueryUserError)
+    assert "a query may be running, whose result is not used" in str(failed)
+    lake.aws.faults.release(hold)
+    assert isinstance(end(publisher, target), Published)
+    assert [each.state for each in lake.queries(target.location)] == ["SUCCEEDED", "SUCCEEDED"]
+    lake.assert_published_once(target.location)
 
 
 def test_a_staged_publication_replaces_a_direct_one(lake: Lake) -> None:
