@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from athena_assets.core.register import decode_register
+from athena_assets.dev.__main__ import main
 from athena_assets.local import EmbeddedAws
 from athena_assets_tests.e2e.lake import wait_until
 from athena_assets_tests.orchestration.live import UI
@@ -173,6 +174,15 @@ def test_terminating_make_dev_in_mid_query_stops_the_query_and_leaves_no_process
     wait_until(lambda: [query.state for query in aws.queries()] == ["CANCELLED"], "the run has stopped its query")
     assert program.ended(90) == 143
     assert program.living() == []
+
+
+def test_a_port_that_is_taken_is_refused_before_anything_is_started(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        assert main(["--port", str(port)]) == 1
+    assert f"port {port} is taken. Nothing was started." in capsys.readouterr().out
 
 
 def test_the_makefile_runs_it_in_the_processs_own_stead() -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from athena_assets.orchestration import build_unload_asset
+from athena_assets import UpstreamTable
+from athena_assets.orchestration import AthenaUnloadResource, build_unload_asset
 from athena_assets_tests.e2e.lake import LEASE, ROWS, Lake, wait_until
 from athena_assets_tests.orchestration import one_asset
 from athena_assets_tests.orchestration.runs import SIZES, failure_of, partitions, recorded, resource, run, sized
@@ -268,3 +269,29 @@ def test_a_retried_run_finds_what_its_predecessor_published(
     assert of_the_hand != query_id
     assert of_the_hands_retry == of_the_hand
     assert len(lake.queries(target.location)) == 2
+
+
+def test_a_resource_whose_settings_can_not_be_used_fails_the_run_with_its_parts_and_is_not_tried_again(
+    lake: Lake, instance: dg.DagsterInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asset = build_unload_asset(lake.target(), retry_policy=dg.RetryPolicy(max_retries=2))
+    unusable = AthenaUnloadResource(profile_name="nobody_has_this_profile")
+    result = dg.materialize([asset], instance=instance, resources={"athena": unusable}, raise_on_error=False)
+    description, metadata = failure_of(result)
+    assert "nobody_has_this_profile" in description
+    assert metadata["athena_assets/next_step"]
+    assert lake.aws.queries() == []
+
+
+def test_a_run_of_a_partitioned_asset_that_names_no_partition_says_so(lake: Lake, instance: dg.DagsterInstance) -> None:
+    target = sized(lake)
+    description, _ = failure_of(run(lake, build_unload_asset(target, partitions_def=SIZES), instance))
+    assert f"target '{target.name}'" in description
+    assert "the run names none" in description
+
+
+def test_what_the_library_warns_of_is_in_the_runs_log(lake: Lake, instance: dg.DagsterInstance) -> None:
+    target = lake.target(upstreams=(UpstreamTable(lake.database, "gone"),))
+    told = [event.user_message for event in instance.all_logs(run(lake, build_unload_asset(target), instance).run_id)]
+    [line] = [each for each in told if "gone" in each and "unknown" in each]
+    assert lake.database in line
