@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from athena_assets import errors
@@ -35,6 +36,15 @@ ERRORS: Mapping[Fault | str, tuple[type[errors.AthenaAssetsError], ...]] = {
     Fault.LIE: (errors.ResultInvalid,),
     Fault.STRANGER: (errors.LocationNotEmpty,),
     "restore": (errors.SlotBusy, errors.NotKept),
+}
+
+# In direct mode nobody can tell whose a file at the location is, and a result can't be replaced.
+_MIXED = (errors.MixedLocation, errors.DirtyLocation)
+DIRECT_ERRORS: Mapping[Fault | str, tuple[type[errors.AthenaAssetsError], ...]] = {
+    **ERRORS,
+    Fault.LIE: (errors.ResultInvalid, *_MIXED),
+    Fault.STRANGER: (errors.LocationNotEmpty, errors.QueryUserError, *_MIXED),  # or Athena refuses the destination
+    Fault.UPSTREAM: (errors.LocationNotEmpty,),
 }
 
 
@@ -134,7 +144,14 @@ def scenario(
         ),
         pending=pending,
         invariants=Invariants(
-            LOCATION, mode, {wish.id: wish.id for wish in wishes}, generations, selects, queries, HARMLESS, ERRORS
+            LOCATION,
+            mode,
+            {wish.id: wish.id for wish in wishes},
+            generations,
+            selects,
+            queries,
+            HARMLESS,
+            DIRECT_ERRORS if mode is Mode.DIRECT else ERRORS,
         ),
     )
 
@@ -167,6 +184,22 @@ def copying() -> Scenario:
     copies = left_by(A, world, lambda effect: isinstance(effect, AtOnce) and isinstance(effect.effects[0], CopyObject))
     assert isinstance(copies, AtOnce)
     return scenario("a late copy", forced(B), world=world, pending=copies.effects, queries=2)
+
+
+def _in_mode(name: str, wishes: tuple[Request, ...], mode: Mode) -> dict[str, Callable[[], Scenario]]:
+    """The faults that meet all modes alike, each by itself."""
+    faults: dict[str, dict[str, Any]] = {
+        "an interruption": {"interrupt": 1},
+        "conflicts": {"conflict": 1, "throttle": 1},
+        "the upstream changes": {"upstream": 1},
+        "a stranger": {"stranger": 1},
+        "a lie": {"lie": 1},
+        "a user error": {"fail_for_good": 1},
+    }
+    return {
+        f"{name}: {what}": partial(scenario, f"{name}: {what}", *wishes, mode=mode, **budget)
+        for what, budget in faults.items()
+    }
 
 
 # --- what is explored -------------------------------------------------------------------------------------------------
@@ -223,6 +256,7 @@ LARGE: dict[str, Callable[[], Scenario]] = {
         "gc beside a crash", A, beside=collector, world=replaced(), crash=1, queries=2
     ),
     "pointer: crashes": lambda: scenario("pointer: crashes", *POINTED, mode=Mode.POINTER, crash=1, orphan=1),
+    **_in_mode("pointer", POINTED, Mode.POINTER),
     "pointer with Glue: a lease expires": lambda: scenario(
         "pointer with Glue: a lease expires", *map(forced, IN_GLUE), mode=Mode.POINTER, glue=True, expiry=1, queries=2
     ),
@@ -247,6 +281,7 @@ LARGE: dict[str, Callable[[], Scenario]] = {
         expiry=1,
         queries=2,
     ),
+    **_in_mode("direct", DIRECT, Mode.DIRECT),
     "direct: crashes": lambda: scenario("direct: crashes", *DIRECT, mode=Mode.DIRECT, crash=1, lost=1),
     "direct: late writes": lambda: scenario("direct: late writes", *DIRECT, mode=Mode.DIRECT, late=1, expiry=1),
     "direct: a query fails": lambda: scenario("direct: a query fails", *CLEANED, mode=Mode.DIRECT, fail=1, expiry=1),
