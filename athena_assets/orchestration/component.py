@@ -1,10 +1,11 @@
 """Targets in YAML: `defs.yaml` beside the .sql files."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
+from zoneinfo import ZoneInfoNotFoundError
 
 import dagster as dg
 import yaml
@@ -15,7 +16,9 @@ from athena_assets.core.target import Target, UpstreamTable
 from athena_assets.errors import InvalidTarget
 from athena_assets.orchestration.assets import build_unload_asset
 from athena_assets.orchestration.checks import build_unload_checks
+from athena_assets.orchestration.declared import Declared, check_against, declared_by_others, remember
 from athena_assets.orchestration.fields import (
+    Environment,
     OutputFields,
     PartitionsFields,
     RetryFields,
@@ -27,13 +30,16 @@ from athena_assets.orchestration.fields import (
 from athena_assets.orchestration.lineage import (
     GLUE_CATALOG,
     AthenaUnloadTranslator,
+    check_filled,
     external_specs,
     upstream_key,
+    upstream_tables,
     with_attributes,
     within_set,
 )
 from athena_assets.orchestration.scaffold import UnloadScaffolder
 from athena_assets.orchestration.upstream import build_upstream_sensor
+from athena_assets.sql import inspect_query
 
 FILE_NAMES = ("defs.yaml", "defs.yml", "component.yaml")
 
@@ -106,25 +112,28 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
         """What `asset_keys` says."""
         key = upstream_key(table)
         for name, asset in (self.asset_keys or {}).items():
-            if key == dg.AssetKey(name.lower().removeprefix(f"{GLUE_CATALOG}.").split(".")):
+            if key == _table_key(name):
                 return dg.AssetKey.from_user_string(asset)
         return None
 
     # --- for Dagster and the command line ---------------------------------------------------------------------------
 
+    @classmethod
+    def get_additional_scope(cls) -> Mapping[str, Any]:
+        """Also for `post_processing`, which is no field of a component."""
+        return {"env": Environment(), **super().get_additional_scope()}
+
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """
+        """An upstream table that another component of the project has declared already is not declared again.
+
         Raises:
             InvalidTarget: names the file, the target and its field.
         """
         source = next((each for name in FILE_NAMES if (each := context.path / name).exists()), context.path)
-        for name in self.asset_keys or ():
-            if name.count(".") not in (1, 2):
-                raise dg.DagsterInvalidDefinitionError(
-                    f"asset_keys in {source}: {name!r} names no table. Nothing was loaded. "
-                    "Write database.table, or catalog.database.table."
-                )
         targets = self.build_targets(source)
+        self._check_asset_keys(source, targets)
+        others = declared_by_others(context)
+        check_against(Declared(source, self.resource_key, targets), others)
         translator = _located(source, lambda: within_set(targets, _Translator(self)))
         pairs = list(zip(self.targets, targets, strict=True))
         assets = [_located(source, partial(self._asset, said, target, translator)) for said, target in pairs]
@@ -134,13 +143,16 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
             for check in _located(source, partial(self._checks, said, target, asset.key))
         ]
         keys = {asset.key for asset in assets}
-        upstream = external_specs(targets, translator, keys) if self.upstream_assets else []
+        taken = keys.union(*(each.upstream for each in others))
+        upstream = external_specs(targets, translator, taken) if self.upstream_assets else []
         watching = [] if self.sensor is None else [partial(self._sensor, self.sensor, targets, assets, translator)]
-        return dg.Definitions(
+        made = dg.Definitions(
             assets=[*assets, *upstream],
             asset_checks=checks,
             sensors=[_located(source, each) for each in watching],
         )
+        remember(context, Declared(source, self.resource_key, targets, frozenset(spec.key for spec in upstream)))
+        return made
 
     def build_targets(self, source: Path) -> list[Target]:
         """The targets, with the .sql files from the folder of `source`, which errors name.
@@ -151,6 +163,7 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
         folder = source if source.is_dir() else source.parent
         targets = [_located(source, partial(self._target, said, folder)) for said in self.targets]
         _located(source, partial(check_disjoint, targets))
+        _located(source, partial(check_filled, targets))
         return targets
 
     @classmethod
@@ -162,16 +175,32 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
         Raises:
             InvalidTarget: names the file, the target and its field.
         """
-        targets: list[Target] = []
+        found: list[Declared] = []
         try:
             for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
                 if str((document or {}).get("type")).rpartition(".")[2] == cls.__name__:
                     component: Self = cls.resolve_from_dict(document.get("attributes") or {})
-                    targets += component.build_targets(path)
+                    declared = Declared(path, component.resource_key, component.build_targets(path))
+                    check_against(declared, found)
+                    found.append(declared)
         except Exception as error:
             error.add_note(f"{path} was being read. Nothing was sent to AWS.")  # Dagster calls it <string>
             raise
-        return targets
+        return [target for declared in found for target in declared.targets]
+
+    def _check_asset_keys(self, source: Path, targets: Sequence[Target]) -> None:
+        """Refuses a table that no target reads, where all that they read is known."""
+        named = {name: _named_table(name, source) for name in self.asset_keys or ()}
+        if not named or any(each.upstreams is None and inspect_query(each).tables is None for each in targets):
+            return
+        read = {upstream_key(table) for target in targets for table in upstream_tables(target)}
+        for name, key in named.items():
+            if key not in read:
+                tables = ", ".join(sorted(".".join(each.path) for each in read)) or "none"
+                raise dg.DagsterInvalidDefinitionError(
+                    f"asset_keys in {source}: no target reads the table {name!r}; they read {tables}. "
+                    "Nothing was loaded. Write database.table, or catalog.database.table, of one that they read."
+                )
 
     # --- one target -------------------------------------------------------------------------------------------------
 
@@ -206,7 +235,7 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
             return None
         try:
             made = partitions.definition() if isinstance(partitions, PartitionsFields) else partitions
-        except (ValueError, dg.DagsterError) as error:
+        except (ValueError, ZoneInfoNotFoundError, OSError, dg.DagsterError) as error:  # OSError: zone `Europe`
             raise InvalidTarget(said.name, "partitions", f"Dagster refuses them: {error}", "Correct them.") from error
         assert isinstance(made, dg.PartitionsDefinition | None)
         return made
@@ -272,6 +301,20 @@ class _Translator(AthenaUnloadTranslator):
 
     def described(self, target: Target) -> dg.AssetSpec:
         return super().get_asset_spec(target)
+
+
+def _table_key(name: str) -> dg.AssetKey:
+    """The key that `upstream_key` gives a table, of its name in `asset_keys`."""
+    return dg.AssetKey(name.lower().removeprefix(f"{GLUE_CATALOG}.").split("."))
+
+
+def _named_table(name: str, source: Path) -> dg.AssetKey:
+    if name.count(".") not in (1, 2):
+        raise dg.DagsterInvalidDefinitionError(
+            f"asset_keys in {source}: {name!r} names no table. Nothing was loaded. "
+            "Write database.table, or catalog.database.table."
+        )
+    return _table_key(name)
 
 
 def _query(said: UnloadTarget, folder: Path) -> str:
