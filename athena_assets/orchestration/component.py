@@ -14,6 +14,7 @@ from athena_assets.core.disjoint import check_disjoint
 from athena_assets.core.output import InvalidOutput, OutputFormat
 from athena_assets.core.target import Target, UpstreamTable
 from athena_assets.errors import InvalidTarget
+from athena_assets.orchestration.asset_keys import check_asset_keys, key_of
 from athena_assets.orchestration.assets import build_unload_asset
 from athena_assets.orchestration.checks import build_unload_checks
 from athena_assets.orchestration.declared import Declared, check_against, declared_by_others, remember
@@ -28,18 +29,15 @@ from athena_assets.orchestration.fields import (
     text,
 )
 from athena_assets.orchestration.lineage import (
-    GLUE_CATALOG,
     AthenaUnloadTranslator,
     check_filled,
     external_specs,
     upstream_key,
-    upstream_tables,
     with_attributes,
     within_set,
 )
 from athena_assets.orchestration.scaffold import UnloadScaffolder
 from athena_assets.orchestration.upstream import build_upstream_sensor
-from athena_assets.sql import inspect_query
 
 FILE_NAMES = ("defs.yaml", "defs.yml", "component.yaml")
 
@@ -112,7 +110,7 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
         """What `asset_keys` says."""
         key = upstream_key(table)
         for name, asset in (self.asset_keys or {}).items():
-            if key == _table_key(name):
+            if key == key_of(name):
                 return dg.AssetKey.from_user_string(asset)
         return None
 
@@ -131,7 +129,7 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
         """
         source = next((each for name in FILE_NAMES if (each := context.path / name).exists()), context.path)
         targets = self.build_targets(source)
-        self._check_asset_keys(source, targets)
+        check_asset_keys(self.asset_keys or {}, targets, source)
         others = declared_by_others(context)
         check_against(Declared(source, self.resource_key, targets), others)
         translator = _located(source, lambda: within_set(targets, _Translator(self)))
@@ -187,20 +185,6 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
             error.add_note(f"{path} was being read. Nothing was sent to AWS.")  # Dagster calls it <string>
             raise
         return [target for declared in found for target in declared.targets]
-
-    def _check_asset_keys(self, source: Path, targets: Sequence[Target]) -> None:
-        """Refuses a table that no target reads, where all that they read is known."""
-        named = {name: _named_table(name, source) for name in self.asset_keys or ()}
-        if not named or any(each.upstreams is None and inspect_query(each).tables is None for each in targets):
-            return
-        read = {upstream_key(table) for target in targets for table in upstream_tables(target)}
-        for name, key in named.items():
-            if key not in read:
-                tables = ", ".join(sorted(".".join(each.path) for each in read)) or "none"
-                raise dg.DagsterInvalidDefinitionError(
-                    f"asset_keys in {source}: no target reads the table {name!r}; they read {tables}. "
-                    "Nothing was loaded. Write database.table, or catalog.database.table, of one that they read."
-                )
 
     # --- one target -------------------------------------------------------------------------------------------------
 
@@ -301,20 +285,6 @@ class _Translator(AthenaUnloadTranslator):
 
     def described(self, target: Target) -> dg.AssetSpec:
         return super().get_asset_spec(target)
-
-
-def _table_key(name: str) -> dg.AssetKey:
-    """The key that `upstream_key` gives a table, of its name in `asset_keys`."""
-    return dg.AssetKey(name.lower().removeprefix(f"{GLUE_CATALOG}.").split("."))
-
-
-def _named_table(name: str, source: Path) -> dg.AssetKey:
-    if name.count(".") not in (1, 2):
-        raise dg.DagsterInvalidDefinitionError(
-            f"asset_keys in {source}: {name!r} names no table. Nothing was loaded. "
-            "Write database.table, or catalog.database.table."
-        )
-    return _table_key(name)
 
 
 def _query(said: UnloadTarget, folder: Path) -> str:
