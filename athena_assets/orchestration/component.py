@@ -1,10 +1,11 @@
 """Targets in YAML: `defs.yaml` beside the .sql files."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar
+from zoneinfo import ZoneInfoNotFoundError
 
 import dagster as dg
 import yaml
@@ -13,9 +14,12 @@ from athena_assets.core.disjoint import check_disjoint
 from athena_assets.core.output import InvalidOutput, OutputFormat
 from athena_assets.core.target import Target, UpstreamTable
 from athena_assets.errors import InvalidTarget
+from athena_assets.orchestration.asset_keys import check_asset_keys, key_of
 from athena_assets.orchestration.assets import build_unload_asset
 from athena_assets.orchestration.checks import build_unload_checks
+from athena_assets.orchestration.declared import Declared, check_against, declared_by_others, remember
 from athena_assets.orchestration.fields import (
+    Environment,
     OutputFields,
     PartitionsFields,
     RetryFields,
@@ -25,8 +29,8 @@ from athena_assets.orchestration.fields import (
     text,
 )
 from athena_assets.orchestration.lineage import (
-    GLUE_CATALOG,
     AthenaUnloadTranslator,
+    check_filled,
     external_specs,
     upstream_key,
     with_attributes,
@@ -106,25 +110,28 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
         """What `asset_keys` says."""
         key = upstream_key(table)
         for name, asset in (self.asset_keys or {}).items():
-            if key == dg.AssetKey(name.lower().removeprefix(f"{GLUE_CATALOG}.").split(".")):
+            if key == key_of(name):
                 return dg.AssetKey.from_user_string(asset)
         return None
 
     # --- for Dagster and the command line ---------------------------------------------------------------------------
 
+    @classmethod
+    def get_additional_scope(cls) -> Mapping[str, Any]:
+        """Also for `post_processing`, which is no field of a component."""
+        return {"env": Environment(), **super().get_additional_scope()}
+
     def build_defs(self, context: dg.ComponentLoadContext) -> dg.Definitions:
-        """
+        """An upstream table that another component of the project has declared already is not declared again.
+
         Raises:
             InvalidTarget: names the file, the target and its field.
         """
         source = next((each for name in FILE_NAMES if (each := context.path / name).exists()), context.path)
-        for name in self.asset_keys or ():
-            if name.count(".") not in (1, 2):
-                raise dg.DagsterInvalidDefinitionError(
-                    f"asset_keys in {source}: {name!r} names no table. Nothing was loaded. "
-                    "Write database.table, or catalog.database.table."
-                )
         targets = self.build_targets(source)
+        check_asset_keys(self.asset_keys or {}, targets, source)
+        others = declared_by_others(context)
+        check_against(Declared(source, self.resource_key, targets), others)
         translator = _located(source, lambda: within_set(targets, _Translator(self)))
         pairs = list(zip(self.targets, targets, strict=True))
         assets = [_located(source, partial(self._asset, said, target, translator)) for said, target in pairs]
@@ -134,13 +141,16 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
             for check in _located(source, partial(self._checks, said, target, asset.key))
         ]
         keys = {asset.key for asset in assets}
-        upstream = external_specs(targets, translator, keys) if self.upstream_assets else []
+        taken = keys.union(*(each.upstream for each in others))
+        upstream = external_specs(targets, translator, taken) if self.upstream_assets else []
         watching = [] if self.sensor is None else [partial(self._sensor, self.sensor, targets, assets, translator)]
-        return dg.Definitions(
+        made = dg.Definitions(
             assets=[*assets, *upstream],
             asset_checks=checks,
             sensors=[_located(source, each) for each in watching],
         )
+        remember(context, Declared(source, self.resource_key, targets, frozenset(spec.key for spec in upstream)))
+        return made
 
     def build_targets(self, source: Path) -> list[Target]:
         """The targets, with the .sql files from the folder of `source`, which errors name.
@@ -151,6 +161,7 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
         folder = source if source.is_dir() else source.parent
         targets = [_located(source, partial(self._target, said, folder)) for said in self.targets]
         _located(source, partial(check_disjoint, targets))
+        _located(source, partial(check_filled, targets))
         return targets
 
     @classmethod
@@ -162,16 +173,18 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
         Raises:
             InvalidTarget: names the file, the target and its field.
         """
-        targets: list[Target] = []
+        found: list[Declared] = []
         try:
             for document in yaml.safe_load_all(path.read_text(encoding="utf-8")):
                 if str((document or {}).get("type")).rpartition(".")[2] == cls.__name__:
                     component: Self = cls.resolve_from_dict(document.get("attributes") or {})
-                    targets += component.build_targets(path)
+                    declared = Declared(path, component.resource_key, component.build_targets(path))
+                    check_against(declared, found)
+                    found.append(declared)
         except Exception as error:
             error.add_note(f"{path} was being read. Nothing was sent to AWS.")  # Dagster calls it <string>
             raise
-        return targets
+        return [target for declared in found for target in declared.targets]
 
     # --- one target -------------------------------------------------------------------------------------------------
 
@@ -206,7 +219,7 @@ class AthenaUnloadComponent(SharedFields, dg.Component):
             return None
         try:
             made = partitions.definition() if isinstance(partitions, PartitionsFields) else partitions
-        except (ValueError, dg.DagsterError) as error:
+        except (ValueError, ZoneInfoNotFoundError, OSError, dg.DagsterError) as error:  # OSError: zone `Europe`
             raise InvalidTarget(said.name, "partitions", f"Dagster refuses them: {error}", "Correct them.") from error
         assert isinstance(made, dg.PartitionsDefinition | None)
         return made

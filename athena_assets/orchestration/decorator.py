@@ -19,6 +19,7 @@ class TargetFields(TypedDict, total=False):
 
     database: str
     grain: Grain | str | None
+    dimensions: tuple[str, ...]
     output: OutputFormat | str
     parameters: Mapping[str, str]
     catalog: str

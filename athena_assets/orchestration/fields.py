@@ -1,5 +1,6 @@
 """The YAML of a component: what its fields mean and how they are read."""
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
@@ -10,11 +11,21 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from athena_assets.core.output import OutputFormat
 from athena_assets.core.target import UpstreamTable
 
+# The partitions that Dagster has as {{ dg.NAME(...) }}.
+PARTITIONS_IN_TEMPLATES = (
+    "HourlyPartitionsDefinition",
+    "DailyPartitionsDefinition",
+    "WeeklyPartitionsDefinition",
+    "MonthlyPartitionsDefinition",
+    "TimeWindowPartitionsDefinition",
+    "StaticPartitionsDefinition",
+)
 
-class _Environment:
-    """`env` in templates. A variable that is not set is an error: Dagster's own writes `None` into the text."""
 
-    def __call__(self, name: str, default: str | None = None) -> str:
+class Environment:
+    """`env` in templates. A variable that is not set is an error: Dagster's own is None, which leaves a field out."""
+
+    def __call__(self, name: str, default: Any = None) -> Any:
         value = os.environ.get(name, default)
         if value is None:
             raise LookupError(
@@ -23,7 +34,7 @@ class _Environment:
             )
         return value
 
-    def __getattr__(self, name: str) -> str:
+    def __getattr__(self, name: str) -> Any:
         if name.startswith("jinja"):  # Jinja asks any object so
             raise AttributeError(name)
         return self(name)
@@ -34,9 +45,7 @@ def _text(context: dg.ResolutionContext, value: Any) -> Any:
     if isinstance(value, str):
         if "{{" not in value and "{%" not in value:
             return value
-        rendered = context.with_scope(env=_Environment()).resolve_value(
-            f"={value}", as_type=str
-        )  # no literal begins so
+        rendered = context.resolve_value(f"={value}", as_type=str)  # no literal begins so
         return rendered.removeprefix("=")
     if isinstance(value, Mapping):
         return {name: _text(context.at_path(name), each) for name, each in value.items()}
@@ -123,6 +132,12 @@ class RetryFields(dg.Model, dg.Resolvable):
         Literal["linear", "exponential"] | None, plain("How the delay grows. Left out: it does not.", "exponential")
     ] = None
 
+    @model_validator(mode="after")
+    def _in_range(self) -> Self:
+        if self.max_retries < 0 or not 0 <= (self.delay or 0) < math.inf:
+            raise ValueError("give zero or more max_retries, and zero or more seconds of delay.")
+        return self
+
     def policy(self) -> dg.RetryPolicy:
         backoff = None if self.backoff is None else dg.Backoff[self.backoff.upper()]
         return dg.RetryPolicy(max_retries=self.max_retries, delay=self.delay, backoff=backoff)
@@ -173,6 +188,11 @@ class SharedFields(dg.Model, dg.Resolvable):
 
     model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
+    @classmethod
+    def resolve_from_model(cls, context: dg.ResolutionContext, model: BaseModel) -> Self:
+        made: Self = super().resolve_from_model(context.with_scope(env=Environment()), model)
+        return made
+
     database: Annotated[
         str | None, text("The Glue database in which table names without one are looked up.", "sales")
     ] = None
@@ -202,7 +222,8 @@ class SharedFields(dg.Model, dg.Resolvable):
         PartitionsFields | dg.PartitionsDefinition | None,
         nested(
             PartitionsFields,
-            "The partitions of targets whose location has ${partition}. A template may give any PartitionsDefinition.",
+            "The partitions of targets with dimensions, or ${partition} in the location. A template may give one of"
+            f" {', '.join(PARTITIONS_IN_TEMPLATES)}; others come from a variable of your template_vars_module.",
             {"type": "daily", "start_date": "2013-01-01"},
         ),
     ] = None

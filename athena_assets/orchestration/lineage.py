@@ -136,13 +136,38 @@ def external_specs(
 
 
 def within_set(targets: Sequence[Target], translator: AthenaUnloadTranslator) -> AthenaUnloadTranslator:
-    """The translator that also knows which of the upstream tables the targets themselves fill."""
+    """The translator that also knows which of the upstream tables the targets themselves fill.
+
+    Raises:
+        InvalidTarget: two of them fill one table.
+    """
+    check_filled(targets)
     keys = {
         upstream_key(table): translator.get_asset_spec(target).key
         for target in targets
         if (table := _filled(target)) is not None
     }
     return _WithinSet(translator, keys) if keys else translator
+
+
+def check_filled(targets: Sequence[Target]) -> None:
+    """Refuses targets of one set that fill one table: it can be over one location only.
+
+    Raises:
+        InvalidTarget: names the second target of the pair, and the first in the text.
+    """
+    names: dict[UpstreamTable, str] = {}
+    for target in targets:
+        table = _filled(target)
+        if table is None:
+            continue
+        if table in names:
+            raise target.invalid(
+                "glue_table",
+                f"target {names[table]!r} fills {target.glue_table} too.",
+                "Give each target a table of its own.",
+            )
+        names[table] = target.name
 
 
 class _WithinSet(AthenaUnloadTranslator):

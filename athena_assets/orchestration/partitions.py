@@ -29,8 +29,12 @@ def check_partitions(target: Target, partitions_def: dg.PartitionsDefinition | N
         raise target.invalid(
             "location",
             "the asset has partitions, and the location no ${partition}: each would replace the one before.",
-            "Put ${partition} into the location, or leave partitions_def out.",
+            "Put ${partition} into the location, or give dimensions, or leave partitions_def out.",
         )
+    if isinstance(partitions_def, dg.MultiPartitionsDefinition):
+        for each in _dimensions(partitions_def).values():
+            _check_end(target, each)
+    _check_end(target, partitions_def)
     if target.dimensions:
         keys = _multi_samples(target, _check_dimensions(target, partitions_def))
     else:
@@ -121,6 +125,18 @@ def _check_schedule(target: Target, grain: Grain, partitions_def: dg.PartitionsD
             f"it is {grain}, and the partitions of the asset are others: {partitions_def}.",
             f"Use Dagster's {_SCHEDULES[grain].capitalize()}PartitionsDefinition, or leave grain out."
             + (" Or name its dimensions." if isinstance(partitions_def, dg.MultiPartitionsDefinition) else ""),
+        )
+
+
+def _check_end(target: Target, partitions_def: dg.PartitionsDefinition) -> None:
+    """Refuses time partitions that begin at their end or after it: there will never be one."""
+    if not isinstance(partitions_def, dg.TimeWindowPartitionsDefinition) or partitions_def.end is None:
+        return
+    if partitions_def.end <= partitions_def.start:
+        raise target.invalid(
+            "partitions",
+            f"they end at {partitions_def.end}, and begin at {partitions_def.start}: there is none.",
+            "Give an end, which is exclusive, after the start.",
         )
 
 

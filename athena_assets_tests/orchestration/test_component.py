@@ -12,10 +12,11 @@ from dagster.components.testing import create_defs_folder_sandbox
 
 from athena_assets import OutputFormat, Target, UpstreamTable
 from athena_assets.orchestration import AthenaUnloadComponent, AthenaUnloadResource, UnloadTarget
+from athena_assets.orchestration.fields import PARTITIONS_IN_TEMPLATES
 from athena_assets.orchestration.scaffold import UnloadScaffolder
 from athena_assets_tests.e2e.lake import Lake
 from athena_assets_tests.orchestration.runs import recorded, run
-from athena_assets_tests.orchestration.yaml_defs import dagster_refuses, load, refused
+from athena_assets_tests.orchestration.yaml_defs import HEAD, dagster_refuses, load, load_text, refused
 
 ONE = "SELECT 1 AS one\n"
 
@@ -170,6 +171,55 @@ def test_a_variable_that_is_not_set_is_no_bucket_called_none(template: str) -> N
     assert "environment variable NO_SUCH_VARIABLE is not set" in text
 
 
+FIELDS = [("target", name) for name in UnloadTarget.model_fields] + [
+    ("component", name) for name in AthenaUnloadComponent.model_fields
+]
+
+
+@pytest.mark.parametrize(("of", "field"), FIELDS)
+def test_a_variable_that_is_not_set_leaves_no_field_out(of: str, field: str) -> None:
+    unset = {field: "{{ env.NO_SUCH_VARIABLE }}"}
+    target = {"name": "one", "query": "SELECT 1 AS one", "location": "s3://lake/one/"}
+    attributes = {"targets": [target | unset]} if of == "target" else {"targets": [target]} | unset
+    with pytest.raises(Exception, match="environment variable NO_SUCH_VARIABLE is not set"):
+        AthenaUnloadComponent.resolve_from_dict(attributes)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        "retry_policy: {max_retries: 1, delay: '{{ env.NO_SUCH_VARIABLE }}'}\ntargets: []",
+        "output: {format: PARQUET, compression_level: '{{ env.NO_SUCH_VARIABLE }}'}\ntargets: []",
+        "upstream_assets: '{{ env.NO_SUCH_VARIABLE }}'\ntargets: []",
+    ],
+)
+def test_dagster_tells_where_a_variable_that_is_not_set_stands(attributes: str) -> None:
+    assert "environment variable NO_SUCH_VARIABLE is not set" in dagster_refuses(attributes)
+
+
+def test_a_variable_that_is_not_set_is_told_in_post_processing_too() -> None:
+    post = "post_processing: {assets: [{attributes: {group_name: '{{ env.NO_SUCH_VARIABLE }}'}}]}"
+    with pytest.raises(Exception, match="Error while building definitions for sales") as caught:
+        load_text(f"{HEAD}  targets: [{{name: one, query: SELECT 1, location: 's3://lake/one/'}}]\n{post}\n")
+    assert "environment variable NO_SUCH_VARIABLE is not set" in str(caught.value.__cause__)
+
+
+def test_numbers_and_choices_may_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECONDS", "60")
+    [target] = load(
+        """
+        location_prefix: s3://lake/
+        targets:
+          - name: one
+            query: SELECT 1 AS one
+            timeout: "{{ env.SECONDS }}"
+            retries: "{{ env('NO_SUCH_VARIABLE', 5) }}"
+            reuse: "{{ env('NO_SUCH_VARIABLE', 'never') }}"
+        """
+    ).targets
+    assert (target.timeout, target.retries, target.reuse) == (60, 5, "never")
+
+
 def test_a_table_that_a_target_fills_is_that_targets_asset() -> None:
     loaded = load(
         """
@@ -282,6 +332,35 @@ def test_a_component_publishes_and_its_retry_policy_holds(lake: Lake, instance: 
             "{name: one, query: TABLE t, location: '${partition}', partitions: {type: daily, start_date: soon}}",
             "Dagster refuses them",
         ),
+        (
+            (
+                "{name: one, query: TABLE t, location: '${partition}', partitions: {type: daily,"
+                " start_date: 2026-01-01, timezone: Mars/Olympus}}"
+            ),
+            "Mars/Olympus",
+        ),
+        (
+            (
+                "{name: one, query: TABLE t, location: '${partition}', partitions: {type: daily,"
+                " start_date: 2026-01-02, end_date: 2026-01-01}}"
+            ),
+            "there is none",
+        ),
+        (
+            (
+                "{name: one, query: TABLE t, location: '${partition}', partitions: {type: daily,"
+                " start_date: 2026-01-02, timezone: Europe}}"
+            ),
+            "Dagster refuses them",
+        ),
+        (
+            (
+                "{name: one, query: TABLE t, location: '${a}/${b}', dimensions: [a, b], partitions: {type: multi,"
+                " dimensions: {a: {type: daily, start_date: 2026-01-01, timezone: Mars/Olympus},"
+                " b: {type: static, keys: [x]}}}}"
+            ),
+            "Mars/Olympus",
+        ),
     ],
 )
 def test_a_wrong_target_is_refused_by_file_and_name(target: str, text: str) -> None:
@@ -302,6 +381,49 @@ def test_two_targets_in_one_place_are_refused_by_file_and_name() -> None:
     assert said.startswith("target 'two', location in ")
 
 
+def test_two_targets_that_fill_one_table_are_refused_by_file_and_name() -> None:
+    said = refused(
+        """
+        location_prefix: s3://lake/
+        targets:
+          - {name: one, query: SELECT 1 AS one, glue_table: sales.shown}
+          - {name: two, query: SELECT 1 AS one, glue_table: sales.shown}
+        """
+    )
+    assert said.startswith("target 'two', glue_table in ")
+    assert "target 'one' fills sales.shown too" in said
+
+
+READS_ORDERS = """
+    location_prefix: s3://lake/
+    asset_keys: {{{0}: dbt/orders}}
+    targets: [{{name: one, query: "{1}"}}]
+"""
+
+
+def test_asset_keys_of_a_table_that_no_target_reads_are_refused() -> None:
+    told = dagster_refuses(READS_ORDERS.format("sales.ordres", "SELECT id FROM sales.orders"))
+    assert "no target reads the table 'sales.ordres'; they read sales.orders." in told
+
+
+def test_asset_keys_are_not_judged_where_it_is_not_known_what_is_read() -> None:
+    loaded = load(READS_ORDERS.format("sales.orders", "SELECT * FROM TABLE(some_function(x => 1))"))
+    assert list(loaded.spec("one").deps) == []
+
+
+def test_athenas_syntax_is_not_judged_at_load() -> None:
+    assert (
+        list(load("targets: [{name: one, query: SELECT FROM WHERE, location: 's3://lake/one/'}]").spec("one").deps)
+        == []
+    )
+
+
+def test_the_partitions_that_the_schema_names_are_those_that_a_template_can_make() -> None:
+    scope = dg.ResolutionContext.default().scope["dg"]
+    every = [name for name in dir(dg) if name.endswith("PartitionsDefinition")]
+    assert {name for name in every if hasattr(scope, name)} == set(PARTITIONS_IN_TEMPLATES)
+
+
 def test_a_target_without_a_place_is_refused_by_file_and_name() -> None:
     assert refused("targets: [{name: one, query: SELECT 1 AS one}]").startswith("target 'one', location in ")
 
@@ -315,6 +437,9 @@ def test_a_target_without_a_place_is_refused_by_file_and_name() -> None:
         ("targets: [{name: one, partitions: {type: static}}]", "give keys with type static"),
         ("targets: [{name: one, partitions: {type: daily}}]", "give keys with type static"),
         ("targets: [{name: one, partitions: daily}]", "'daily' is neither a mapping nor a template"),
+        ("targets: []\nretry_policy: {max_retries: -1}", "give zero or more max_retries"),
+        ("targets: []\nretry_policy: {max_retries: 1, delay: -0.5}", "zero or more seconds of delay"),
+        ("targets: []\nretry_policy: {max_retries: 1, delay: .inf}", "zero or more seconds of delay"),
         ("targets: []\nretry_policy: often", "'often' is neither a mapping nor a template"),
     ],
 )

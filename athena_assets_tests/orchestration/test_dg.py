@@ -134,3 +134,31 @@ def test_a_mistake_is_told_by_dg_with_its_place(lake: Path) -> None:
     told = " ".join((checked.stdout + checked.stderr).split())
     assert "target 'numbers', location in" in told
     assert str(folder / "defs.yaml") in told
+
+
+READER = """\
+type: athena_assets.AthenaUnloadComponent
+attributes:
+  location_prefix: s3://lake/{0}/
+  targets: [{{name: {1}, query: SELECT id FROM sales.orders}}]
+"""
+
+
+@pytest.mark.long
+def test_two_components_that_read_one_table_pass_dg_check_and_one_place_for_both_does_not(lake: Path) -> None:
+    files = [lake / "my_lake" / "defs" / name / "defs.yaml" for name in ("first", "second")]
+    for number, file in enumerate(files):
+        file.parent.mkdir()
+        file.write_text(READER.format(f"of_{number}", f"target_{number}"))
+    passed(lake, "check", "yaml")
+    assert "All definitions loaded successfully" in passed(lake, "check", "defs")
+    assets = listed(lake)
+    assert assets["sales/orders"]["kinds"] == ["glue", "table"]
+    assert {name for name, each in assets.items() if "athena" in each["kinds"]} == {"target_0", "target_1"}
+
+    files[1].write_text(READER.format("of_0/target_0", "target_1"))
+    checked = command(lake, "check", "defs")
+    assert checked.returncode == 1
+    told = "".join((checked.stdout + checked.stderr).split())
+    assert "overlapss3://lake/of_0/target_0/" in told
+    assert all(str(file) in told for file in files)

@@ -88,6 +88,12 @@ def test_a_table_that_a_target_of_the_set_fills_is_that_targets_asset() -> None:
     assert graph(*unload_assets(targets)).get(key("reader")).parent_keys == {key("crm/customers"), key("mart/shown")}
 
 
+def test_two_targets_of_a_set_do_not_fill_one_table() -> None:
+    targets = [target("a", glue_table="sales.shown"), target("b", glue_table="sales.shown")]
+    with pytest.raises(InvalidTarget, match=r"'b', glue_table: target 'a' fills sales\.shown too"):
+        unload_assets(targets)
+
+
 def test_the_order_of_the_targets_does_not_matter() -> None:
     targets = [target("reader", "SELECT * FROM shown"), target("mart/shown", glue_table="sales.shown")]
     assert deps(unload_assets(targets)[0]) == ["mart/shown"]

@@ -44,6 +44,23 @@ def refused(grain: str | None, partitions_def: dg.PartitionsDefinition) -> str:
     return str(found.value)
 
 
+@pytest.mark.parametrize("end", ["2025-12-31", "2026-01-01"])
+def test_partitions_that_end_before_they_begin_are_refused_at_load(end: str) -> None:
+    none = dg.DailyPartitionsDefinition("2026-01-01", end_date=end)
+    assert "there is none" in refused("day", none)
+    several = target("day", query="TABLE t", location="s3://lake/${day}/${part}/", dimensions=("day", "part"))
+    with pytest.raises(InvalidTarget, match="there is none"):
+        build_unload_asset(several, partitions_def=dg.MultiPartitionsDefinition({"day": none, "part": STATIC}))
+
+
+def test_partitions_of_the_future_or_of_one_window_are_accepted() -> None:
+    for some in (
+        dg.DailyPartitionsDefinition("2999-01-01"),
+        dg.DailyPartitionsDefinition("2026-01-01", end_date="2026-01-02"),
+    ):
+        assert build_unload_asset(target("day"), partitions_def=some).partitions_def == some
+
+
 @pytest.mark.parametrize("grain", OF_GRAIN)
 @pytest.mark.parametrize("zone", ["UTC", BERLIN])
 def test_a_grain_goes_with_dagsters_partitions_of_that_length(grain: str, zone: str) -> None:

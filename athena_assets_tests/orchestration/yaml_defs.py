@@ -53,16 +53,22 @@ def load_text(text: str, **queries: str) -> Loaded:
 def refused(attributes: str, **queries: str) -> str:
     """The error's text; it names the file."""
     with _written(HEAD + textwrap.indent(textwrap.dedent(attributes), "  "), queries) as (tree, folder):
-        with pytest.raises(Exception) as caught:
-            tree.build_defs()
-        causes: list[BaseException] = []
-        cause: BaseException | None = caught.value
-        while cause is not None:
-            causes.append(cause)
-            cause = cause.__cause__
-        [ours] = [each for each in causes if isinstance(each, InvalidTarget) and "defs.yaml" in str(each)]
-        assert str(folder / "defs.yaml") in str(ours)
-        return str(ours)
+        told = why_refused(tree)
+        assert str(folder / "defs.yaml") in told
+        return told
+
+
+def why_refused(tree: dg.ComponentTree) -> str:
+    """The text of our own error, at the end of those that Dagster makes of it."""
+    with pytest.raises(Exception) as caught:
+        tree.build_defs()
+    causes: list[BaseException] = []
+    cause: BaseException | None = caught.value
+    while cause is not None:
+        causes.append(cause)
+        cause = cause.__cause__
+    [ours] = [each for each in causes if isinstance(each, InvalidTarget) and "defs.yaml" in str(each)]
+    return str(ours)
 
 
 def dagster_refuses(attributes: str) -> str:
@@ -73,6 +79,19 @@ def dagster_refuses(attributes: str) -> str:
         text = "\n".join(map(str, (caught.value, caught.value.__cause__, caught.value.__context__)))
         assert "defs.yaml" in text
         return text
+
+
+@contextmanager
+def project(**components: str) -> Iterator[tuple[dg.ComponentTree, Path]]:
+    """A defs folder with a folder for each component, of the attributes given; documents are divided by `---`."""
+    with create_defs_folder_sandbox() as sandbox:
+        for name, attributes in components.items():
+            documents = textwrap.dedent(attributes).split("---\n")
+            text = "---\n".join(HEAD + textwrap.indent(each, "  ") for each in documents)
+            (sandbox.defs_folder_path / name).mkdir(parents=True)
+            (sandbox.defs_folder_path / name / "defs.yaml").write_text(text, encoding="utf-8")
+        with sandbox.build_component_tree() as tree:
+            yield tree, sandbox.defs_folder_path
 
 
 @contextmanager
