@@ -125,8 +125,8 @@ class AwsClients:
                 "(any)",
                 "AWS settings",
                 f"no client for {service} could be made: {str(error).rstrip('.')}.",
-                "Correct the endpoint (such as http://127.0.0.1:4566; also AWS_ENDPOINT_URL and the profile's), the region "
-                "or the credentials.",
+                "Correct the endpoint (such as http://127.0.0.1:4566; also AWS_ENDPOINT_URL and the profile's), the "
+                "region or the credentials.",
             ) from error
         return client
 

@@ -131,7 +131,9 @@ def _from_backup(slot: Slot, found: Register, kept: Kept) -> Effects[_Plan]:
     keep = len(found.kept)  # one leaves, one comes
     removes, backup = removals(slot, found.publication, contents.current, contents.stray, keep)
     moved = planned_files(files, slot.location, kept.backup, found.fence + 1, RESTORE)
-    return _Plan(kept.backup, moved, removes, PublishSettings(keep_previous=keep), backup)
+    current = None if found.publication is None else (yield from read_manifest(slot, found.publication))
+    glue = None if current is None else current.settings.glue
+    return _Plan(kept.backup, moved, removes, PublishSettings(keep_previous=keep, glue=glue), backup)
 
 
 def _in_its_directory(slot: Slot, found: Register, kept: Kept) -> Effects[_Plan]:
