@@ -32,13 +32,13 @@ def by_unload(publisher: Publisher, target: Target, request_id: str | None) -> o
 
 
 def by_many(publisher: Publisher, target: Target, request_id: str | None) -> object:
-    ((key, result),) = publisher.unload_partitions(target, ["b"], request_id=request_id and (lambda _: request_id))
+    ids = None if request_id is None else {"b": request_id}.__getitem__
+    ((key, result),) = publisher.unload_partitions(target, ["b"], request_id=ids)
     assert key == "b"
     return result
 
 
-@pytest.mark.parametrize("mode", ["staged", "direct"])
-@pytest.mark.parametrize("ask", [by_unload, by_many])
+@pytest.mark.parametrize(("ask", "mode"), [(by_unload, "direct"), (by_many, "staged")])
 def test_a_partition_that_glue_refused_is_added_before_anybody_is_told(
     lake: Lake, ask: Callable[[Publisher, Target, str | None], object], mode: str
 ) -> None:
