@@ -22,10 +22,11 @@ from athena_assets.core.location import Location
 from athena_assets.core.policy import LEASE_SECONDS
 from athena_assets.core.reading import PublishedFiles, read_published
 from athena_assets.core.rebuild import Findings, examine, rebuild
-from athena_assets.core.register import Publication, Register
-from athena_assets.core.request import Published, Request, Reused, Skipped
+from athena_assets.core.register import GlueTable, Publication, Register
+from athena_assets.core.request import Outcome, Published, Request, Reused, Skipped
 from athena_assets.core.restore import restore
 from athena_assets.core.scrub import ScrubReport, repair, scrub
+from athena_assets.core.shown import show
 from athena_assets.core.slot import Slot
 from athena_assets.core.target import Target
 from athena_assets.core.tenure import look
@@ -35,6 +36,7 @@ from athena_assets.sql import QueryFacts, inspect_query
 T = TypeVar("T")
 
 SAMPLE_ROWS = 10
+SHOWING_SECONDS = 5.0  # for an unanswered look at Glue while other publications' leases wait to be renewed
 SHORTEST_LEASE, LONGEST_LEASE = 0.5, 86_400  # seconds
 PARTITIONS_AT_ONCE = (
     10  # publications of one call under way at one time; Athena's default quota is 20 active DML queries
@@ -105,6 +107,8 @@ class Publisher:
         Raises:
             InvalidTarget, WorkgroupConflict: before anything was started.
             LocationNotEmpty: foreign objects lie under the location; they were not touched.
+            AccessDenied: AWS refused a call; from Glue, after the query, the result is in place and Athena users do not
+                find it: publish again once Glue takes it.
             SlotBusy: another caller holds the slot, and the target's policy is to fail, or its wait_timeout has passed.
             ChainBroken: nothing tells whether this request id has published long ago.
             QueryFailed: see its subclasses; nothing was published.
@@ -116,7 +120,9 @@ class Publisher:
         table = target.publish_settings(partition).glue
         if table is not None:
             GlueTables(self._clients, request.location.bucket).check(target, table, at=request.location)
-        return publish(self._clients, request, observe, take_over=take_over)
+        outcome = publish(self._clients, request, observe, take_over=take_over)
+        self._show(request.slot, outcome, table)
+        return outcome
 
     def unload_partitions(
         self,
@@ -160,7 +166,25 @@ class Publisher:
             observe=lambda index, line: None if observe is None else observe(keys[index], line),
         )
         for index, result in fleet.publish(requests):
-            yield keys[index], result
+            if isinstance(result, AthenaAssetsError):
+                yield keys[index], result
+                continue
+            try:
+                hurried = replace(requests[index].slot, patience=SHOWING_SECONDS)
+                self._show(hurried, result, target.publish_settings(keys[index]).glue)
+            except AthenaAssetsError as error:
+                yield keys[index], error
+            else:
+                yield keys[index], result
+
+    def _show(self, slot: Slot, outcome: Outcome, table: GlueTable | None) -> None:
+        """Nobody is told of a result that Athena users don't find; one that was replaced is its successor's to show."""
+        if table is None or isinstance(outcome, Skipped) or outcome.superseded:
+            return
+        if outcome.publication.directory is not None:
+            return  # the slot was not freed before Glue showed it
+        if not GlueTables(self._clients, slot.bucket).stands(table, slot.location):
+            Driver(self._clients, slot).run(show(slot, outcome.publication, table))
 
     def _request(
         self,
@@ -230,14 +254,19 @@ class Publisher:
         return self._on(location, "collect", lambda slot: collect(slot, delete=delete, grace=grace))
 
     def restore(self, location: Location, fence: int, *, request_id: str | None = None) -> Publication:
-        """Publishes the kept result whose fence was `fence` again; the present one is kept in its stead."""
+        """Publishes the kept result whose fence was `fence` again; the present one is kept in its stead.
+
+        As with `unload`, nobody is told of it before the `glue_table` that it was published with shows it.
+        """
         owner = new_owner(request_id or uuid.uuid4().hex)
         retry = request_id is not None
-        return self._on(
-            location,
-            "restore",
-            lambda slot: restore(slot, fence=fence, owner=owner, lease=self._lease, may_be_retry=retry),
-        )
+
+        def steps(slot: Slot) -> Effects[Publication]:
+            publication = yield from restore(slot, fence=fence, owner=owner, lease=self._lease, may_be_retry=retry)
+            yield from show(slot, publication)
+            return publication
+
+        return self._on(location, "restore", steps)
 
     def rebuild(self, location: Location, *, write: bool, publication: str | None = None) -> Findings:
         """What is left of a slot whose register is gone or damaged; with `write`, the register is made anew from it.

@@ -15,6 +15,7 @@ from athena_assets.core.effects import Absent, Done, MovePointer, Pointer, ReadP
 from athena_assets.core.register import GlueTable
 
 SLOT, FENCE = "athena_assets.slot", "athena_assets.fence"  # in the parameters, beside the location
+NO_DATABASE = "EntityNotFoundException"  # of CreateTable; of the others: somebody has dropped the table or partition
 CONFLICT = 409  # of Glue's own 400s those that only say what stood there
 
 # Glue API reference, UpdateTable and its siblings; a stale VersionId was seen to answer ConcurrentModificationException
@@ -89,7 +90,10 @@ class GluePointers:
         arguments = table_input(effect.table, {**storage, "Location": effect.table.root})
         if effect.table.value is None:
             arguments["TableInput"] = _moved(arguments["TableInput"], effect)
-        return self._send("CreateTable", self._clients.glue_once.create_table, arguments)
+        answer = self._send("CreateTable", self._clients.glue_once.create_table, arguments)
+        if isinstance(answer, Refused) and answer.code == NO_DATABASE:
+            return Refused(400, answer.code)  # the database is missing, which no next look changes
+        return answer
 
     def _only(self, shape: str, found: Mapping[str, Any]) -> dict[str, Any]:
         """What of a read table or partition can be written back: all that the SDK's input has."""

@@ -12,6 +12,7 @@ from athena_assets.core.effects import Absent, Done, KeepGlueTable, Unanswered
 from athena_assets.core.location import Location
 from athena_assets.core.register import GlueTable, Mode
 from athena_assets.core.target import Target
+from athena_assets.errors import AccessDenied
 
 PARQUET = {
     "InputFormat": "org.apache.hadoop.hive.ql.io.parquet.MapredParquetInputFormat",
@@ -49,12 +50,19 @@ class GlueTables:
         """Refuses, before a query is paid for, what `keep` could not do; with `at`, also for the slot's partition.
 
         Raises:
-            InvalidTarget: the table lies elsewhere, or is missing and its columns can't be read from the result.
+            InvalidTarget: the table lies elsewhere, or is missing and its columns can't be read from the result, or its
+                database is missing.
         """
         found = find_table(self._clients, table)
         if isinstance(found, Unanswered):
             return
         if isinstance(found, Absent):
+            if self._has_no_database(table):
+                raise target.invalid(
+                    "glue_table",
+                    f"the Glue database {table.database} does not exist.",
+                    "Create that database, or correct its name.",
+                )
             if target.format.format != "PARQUET" or not available():
                 raise target.invalid(
                     "glue_table",
@@ -79,6 +87,11 @@ class GlueTables:
         if at is not None and table.value is not None:
             self._check_partition(target, table, at)
 
+    def _has_no_database(self, table: GlueTable) -> bool:
+        """False where nobody tells, such as without glue:GetDatabase: then CreateTable does."""
+        answer = call(str(table), self._clients.glue.get_database, {"Name": table.database})
+        return isinstance(answer, Refusal) and answer.code == "EntityNotFoundException"
+
     def _check_partition(self, target: Target, table: GlueTable, location: Location) -> None:
         found = find_partition(self._clients, table)
         if isinstance(found, Absent | Unanswered):
@@ -91,27 +104,51 @@ class GlueTables:
                 "Drop that partition, or name another table or location.",
             )
 
+    def stands(self, table: GlueTable, location: Location) -> bool:
+        """Whether Athena users find the location by the table, or by the partition of its value. False: not for sure.
+
+        Raises:
+            AccessDenied: Glue refuses to tell.
+        """
+        find = find_table if table.value is None else find_partition
+        try:
+            found = find(self._clients, table)
+        except AccessDenied as error:
+            raise _not_shown(table, str(location), error.what) from error
+        return not isinstance(found, Absent | Unanswered) and _place(found) == str(location).rstrip("/")
+
     def keep(self, effect: KeepGlueTable) -> Done | Unanswered:
+        """The result is in place already: what goes wrong here is told as that."""
+        try:
+            return self._keep(effect)
+        except AccessDenied as error:
+            raise _not_shown(effect.table, effect.location, error.what) from error
+
+    def _keep(self, effect: KeepGlueTable) -> Done | Unanswered:
         table = effect.table
         found = find_table(self._clients, table)
         if isinstance(found, Unanswered):
             return found
         if isinstance(found, Absent):
-            columns = None if effect.sample is None else sample_columns(self._clients, self._bucket, effect.sample)
-            if columns is None:
+            if effect.sample is None:
                 return Done()  # an empty result tells no columns: the next one creates the table
+            columns = sample_columns(self._clients, self._bucket, effect.sample)
+            if columns is None:
+                why = "" if available() else " (pyarrow is not installed)"
+                what = f"the table is missing, and its columns could not be read from {effect.sample}{why}."
+                raise _not_shown(table, effect.location, what)
             storage = {
                 "Columns": [{"Name": each.name, "Type": each.type} for each in columns],
                 "Location": table.root,
                 **PARQUET,
             }
-            created = self._create("CreateTable", self._clients.glue.create_table, table_input(table, storage))
-            if isinstance(created, Unanswered):
-                return created
+            arguments = table_input(table, storage)
+            if not self._create(table, "CreateTable", self._clients.glue.create_table, arguments):
+                return Unanswered("it was not created, or another came before")  # the next look tells
             found = {"StorageDescriptor": storage}
-        place = found["StorageDescriptor"].get("Location", "")
-        if place.rstrip("/") != table.root.rstrip("/"):
-            raise denied(str(table), "the table", f"it was made at {place} meanwhile, not at {table.root}")
+        if _place(found) != table.root.rstrip("/"):
+            what = f"it was made at {_place(found)} meanwhile, not at {table.root}."
+            raise _not_shown(table, effect.location, what)
         if table.value is None:
             return Done()
         storage = {**found["StorageDescriptor"], "Location": effect.location}
@@ -120,16 +157,22 @@ class GlueTables:
             "TableName": table.name,
             "PartitionInput": {"Values": [table.value], "StorageDescriptor": storage},
         }
-        return self._create("CreatePartition", self._clients.glue.create_partition, partition)
+        if self._create(table, "CreatePartition", self._clients.glue.create_partition, partition):
+            return Done()
+        there = find_partition(self._clients, table)
+        if isinstance(there, Absent | Unanswered):
+            return Unanswered("the partition was not created")
+        if _place(there) != effect.location.rstrip("/"):
+            what = f"its partition {table.value!r} is at {_place(there)}, not at {effect.location}."
+            raise _not_shown(table, effect.location, what)
+        return Done()
 
-    def _create(self, name: str, operation: Any, arguments: Mapping[str, Any]) -> Done | Unanswered:
-        """There already counts as done: a lost reply's second send, or another roller."""
-        answer = call(name, operation, arguments)
-        if isinstance(answer, Refusal) and answer.code != "AlreadyExistsException":
-            if answer.throttled:
-                return Unanswered(answer.code)
-            raise denied(str(arguments.get("DatabaseName")), name, f"HTTP {answer.status} {answer.code}")
-        return answer if isinstance(answer, Unanswered) else Done()
+    def _create(self, table: GlueTable, name: str, operation: Any, arguments: Mapping[str, Any]) -> bool:
+        """False: no answer, or there already (a lost reply's second send, another roller, or a stranger): look."""
+        answer = call(str(table), operation, arguments)
+        if isinstance(answer, Refusal) and answer.code != "AlreadyExistsException" and not answer.throttled:
+            raise denied(str(table), name, f"HTTP {answer.status} {answer.code}")
+        return not isinstance(answer, Refusal | Unanswered)
 
 
 def table_input(table: GlueTable, storage: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,3 +187,17 @@ def table_input(table: GlueTable, storage: Mapping[str, Any]) -> dict[str, Any]:
             "StorageDescriptor": storage,
         },
     }
+
+
+def _place(found: Mapping[str, Any]) -> str:
+    return str(found.get("StorageDescriptor", {}).get("Location", "")).rstrip("/")
+
+
+def _not_shown(table: GlueTable, location: str, what: str) -> AccessDenied:
+    return AccessDenied(
+        table,
+        what,
+        not_done=f"The result is in place at {location}, and Athena users do not find it by this table.",
+        next_step=f"See that the database {table.database} exists and that glue:GetTable, GetPartition, CreateTable "
+        "and CreatePartition are allowed there; then publish again: what is missing is added.",
+    )

@@ -102,9 +102,9 @@ def denied(subject: str, operation: str, why: str) -> AccessDenied:
     return AccessDenied(
         subject,
         f"AWS refused {operation} ({why}).",
-        not_done="The slot keeps its state; a query that runs goes on.",
-        next_step="Mend credentials, permissions or the bucket's name (README, 'Point it at my account'), then publish "
-        "again: the next caller goes on from here.",
+        not_done="That call changed nothing.",
+        next_step="Mend credentials, permissions, or the name of the bucket or workgroup (README, 'Point it at my "
+        "account'), then publish again: the next caller goes on from what the register says.",
     )
 
 

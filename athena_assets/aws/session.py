@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import ConfigParseError, ProfileNotFound
+from botocore.exceptions import BotoCoreError, ConfigParseError, ProfileNotFound
 
-from athena_assets.errors import AccessDenied
+from athena_assets.errors import AccessDenied, InvalidTarget
 
 if TYPE_CHECKING:
     from mypy_boto3_athena import AthenaClient
@@ -116,4 +117,22 @@ class AwsClients:
             tcp_keepalive=True,
             user_agent_extra=f"athena_assets/{version('athena_assets')}",
         )
-        return self._session.client(service, endpoint_url=self.settings.endpoint_url, config=config)  # type: ignore[call-overload]
+        try:
+            client = self._session.client(service, endpoint_url=self.settings.endpoint_url, config=config)  # type: ignore[call-overload]
+            _check_endpoint(client.meta.endpoint_url)
+        except (BotoCoreError, ValueError) as error:  # botocore has no class of its own for an endpoint that is no URL
+            raise InvalidTarget(
+                "(any)",
+                "AWS settings",
+                f"no client for {service} could be made: {str(error).rstrip('.')}.",
+                "Correct the endpoint (such as http://127.0.0.1:4566; also AWS_ENDPOINT_URL and the profile's), the "
+                "region or the credentials.",
+            ) from error
+        return client
+
+
+def _check_endpoint(url: str) -> None:
+    """Some that are no endpoints are found by the first call only."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or parts.port == 0:  # the port raises ValueError if it is none
+        raise ValueError(f"Invalid endpoint: {url}")

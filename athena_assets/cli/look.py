@@ -138,7 +138,10 @@ def show(session: Session, name: str, partition: str | None) -> int:
     found = session.publisher().status(slot.location)
     session.document |= {"target": slot.label, "location": str(slot.location), "register": None}
     if found is None:
-        session.say(f"{slot.label}: {slot.location} has no register: nothing was ever published there.")
+        session.say(
+            f"{slot.label}: {slot.location} has no register: nothing was ever published there, or the register was "
+            "lost; `athena-assets rebuild` tells which."
+        )
         return Exit.NEGATIVE
     session.document["register"] = json.loads(encode(found))
     for line in outline(session.document["register"]):

@@ -15,6 +15,7 @@ from athena_assets.core.effects import AtOnce, DeleteObject, Effects, ListedObje
 from athena_assets.core.register import Register, State
 from athena_assets.core.slot import Slot
 from athena_assets.core.tenure import Tenure, answered, look
+from athena_assets.errors import InvalidTarget
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +49,15 @@ def collect(slot: Slot, *, delete: bool, grace: float | None = None) -> Effects[
     """Finds the garbage of a slot, and deletes it where asked. Nothing is garbage while the slot is held.
 
     `grace`: seconds for which replaced results of pointer mode stay, instead of what was recorded when each was.
+    InvalidTarget is raised for one that is negative or not a number.
 
     Every object is deleted only as it was listed. An owner that comes meanwhile has a higher fence, and keeps the
     current publication under that one's fence: neither is touched.
     """
+    if grace is not None and not grace >= 0:  # so that nan, which is never past, nor ahead, is refused too
+        raise InvalidTarget(
+            str(slot), "grace", f"{grace} is no number of seconds from 0 on.", "Leave it out for what was recorded."
+        )
     seen = yield from look(slot)
     found = seen.register
     if found is None or found.state is not State.FREE:

@@ -214,6 +214,8 @@ def _point(
             yield from perform(Report("no table", f"{table} is not there yet, and the result is empty"))
             return publication.fence
         if answer is not None and not (isinstance(answer, Done) and tries == 1):  # one creates the table, one points it
+            if isinstance(answer, Refused) and answer.final:
+                raise _refused(slot, table, publication, answer)
             yield from send_again(slot, f"pointing {table} at the new result", answer, started, tries)
             answer = None
             continue
@@ -233,6 +235,18 @@ def points_at(slot: Slot, found: Pointer, publication: Publication) -> bool:
     """Whether Glue sends readers to this publication, and we have sent them there."""
     location = f"s3://{slot.bucket}/{publication.directory}"
     return found.location == location and (found.slot, found.fence) == (str(slot), publication.fence)
+
+
+def _refused(slot: Slot, table: GlueTable, publication: Publication, answer: Refused) -> errors.AccessDenied:
+    return errors.AccessDenied(
+        slot,
+        f"Glue refused to point {table} at the new result (HTTP {answer.status} {answer.code}).",
+        not_done=f"The result is committed and whole in s3://{slot.bucket}/{publication.directory}; readers of the "
+        "table still see what it showed before, and the slot waits for Glue.",
+        next_step=f"See that the database {table.database} exists (else create it; it may be dropped once the target "
+        "has published with another glue_table) and that glue:CreateTable, UpdateTable, CreatePartition and "
+        "UpdatePartition are allowed there; then publish again: the next caller goes on from here, without a query.",
+    )
 
 
 def _check_ours(slot: Slot, table: GlueTable, found: Pointer) -> None:

@@ -8,6 +8,7 @@ from athena_assets import errors
 from athena_assets.core.answers import describe
 from athena_assets.core.contents import read_manifest
 from athena_assets.core.effects import Effects
+from athena_assets.core.first_use import check_not_lost
 from athena_assets.core.register import State
 from athena_assets.core.slot import Slot
 from athena_assets.core.tenure import look
@@ -42,13 +43,15 @@ def read_published(slot: Slot) -> Effects[PublishedFiles]:
     """The current publication's files.
 
     Raises:
-        NothingPublished: nothing ever was, as far as the register says.
+        NothingPublished: nothing ever was, as far as the register and the manifests say.
+        RegisterVanished: something was, and the register is lost.
         PublicationLost: its files, or its manifest, are gone.
         SlotBusy: another result is being copied to the location at this moment (mode `staged`).
     """
     found = (yield from look(slot)).register
     publication = None if found is None else found.publication
     if found is None or publication is None:
+        yield from check_not_lost(slot, 1 if found is None else found.fence + 1)
         raise errors.NothingPublished(
             slot,
             "nothing is published here yet.",

@@ -100,6 +100,12 @@ def examine(slot: Slot, name: str | None) -> Effects[tuple[Findings, Seen, bytes
     seen, matter, noted = _register(slot, found, newest, top, asked)
     if not newest:
         yield from _check_nothing_published(slot, there)
+        if found is None and not listed:
+            raise not_rebuilt(
+                slot,
+                "there is no register and no trace of one: nothing was ever published here.",
+                "Check the location, or publish: the first caller makes the register.",
+            )
     manifests = yield from newest_manifests(slot, newest)
     possible = yield from candidates(slot, manifests, there)
     chosen = _choose(slot, possible, name)

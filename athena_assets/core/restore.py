@@ -11,6 +11,7 @@ from athena_assets.core.chain import find
 from athena_assets.core.commit import removals, write_once
 from athena_assets.core.contents import not_ours, read_manifest, survey
 from athena_assets.core.effects import DrawId, Effects, ListObjects, Report, perform
+from athena_assets.core.first_use import check_not_lost
 from athena_assets.core.manifest import Manifest, ManifestFile, RemovedFile, planned_files
 from athena_assets.core.pointer import check_table, difference
 from athena_assets.core.register import Kept, Owner, Publication, PublishSettings, Register, State
@@ -33,9 +34,12 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float, may_be_retry:
         SlotBusy: somebody holds the slot, or has just changed it.
         LocationNotEmpty: foreign objects lie under the location.
         ChainBroken: nothing tells whether a first call has published.
+        RegisterVanished: there were publications, and the register is lost.
     """
     seen = yield from look(slot)
     found = seen.register
+    if found is None:
+        yield from check_not_lost(slot, 1)
     if found is not None and found.state is State.FREE and may_be_retry:
         done = yield from find(slot, found.remembered, owner.request, above=0)
         if done is not None:
@@ -127,7 +131,9 @@ def _from_backup(slot: Slot, found: Register, kept: Kept) -> Effects[_Plan]:
     keep = len(found.kept)  # one leaves, one comes
     removes, backup = removals(slot, found.publication, contents.current, contents.stray, keep)
     moved = planned_files(files, slot.location, kept.backup, found.fence + 1, RESTORE)
-    return _Plan(kept.backup, moved, removes, PublishSettings(keep_previous=keep), backup)
+    current = None if found.publication is None else (yield from read_manifest(slot, found.publication))
+    glue = None if current is None else current.settings.glue
+    return _Plan(kept.backup, moved, removes, PublishSettings(keep_previous=keep, glue=glue), backup)
 
 
 def _in_its_directory(slot: Slot, found: Register, kept: Kept) -> Effects[_Plan]:

@@ -4,7 +4,8 @@ import pytest
 
 from athena_assets import AwsSettings, Publisher
 from athena_assets.aws.session import AwsClients
-from athena_assets.errors import AccessDenied
+from athena_assets.core.location import parse_location
+from athena_assets.errors import AccessDenied, InvalidTarget
 
 
 def test_an_unknown_profile_is_named() -> None:
@@ -33,3 +34,22 @@ def test_secrets_stay_out_of_the_repr() -> None:
     text = repr(AwsSettings(access_key_id="id", secret_access_key="s3cret", session_token="t0ken"))
     assert "s3cret" not in text
     assert "t0ken" not in text
+
+
+@pytest.mark.parametrize(
+    "url", ["not a url", "localhost:1", "http://", "ftp://lake", "http://lake:99999", "http://[::1"]
+)
+@pytest.mark.parametrize("variable", [True, False])
+def test_an_endpoint_that_is_no_url_is_a_wrong_setting(
+    monkeypatch: pytest.MonkeyPatch, url: str, variable: bool
+) -> None:
+    if variable:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", url)
+    publisher = Publisher(AwsSettings(region="eu-west-1", endpoint_url=None if variable else url))
+    with pytest.raises(InvalidTarget, match=r"AWS settings: no client for s3 could be made: .* Correct the endpoint"):
+        publisher.status(parse_location("s3://lake/x/"))
+
+
+def test_a_missing_region_is_a_wrong_setting() -> None:
+    with pytest.raises(InvalidTarget, match="region"):
+        _ = AwsClients(AwsSettings()).athena

@@ -199,6 +199,21 @@ def test_the_endpoint_of_an_option_wins_over_the_environment(
     lake.assert_published_once(target.location)
 
 
+@pytest.mark.parametrize("url", ["not a url", "localhost:1"])
+def test_an_endpoint_that_is_no_url_ends_without_a_trace(cli: Cli, url: str) -> None:
+    ended = cli("status", "s3://lake/x/", "--endpoint-url", url)
+    assert ended.status == Exit.USAGE
+    assert "AWS settings" in ended.err
+    assert "Traceback" not in ended.err
+
+
+@pytest.mark.parametrize("grace", ["nan", "-1"])
+def test_a_grace_that_is_no_number_of_seconds_is_wrong_usage(cli: Cli, grace: str) -> None:
+    ended = cli("gc", "s3://lake/x/", "--delete", "--grace", grace)
+    assert ended.status == Exit.USAGE
+    assert "grace" in ended.err
+
+
 def test_a_reader_that_closes_the_pipe_causes_no_complaint(tmp_path: Path) -> None:
     script = f"{sys.executable} -m athena_assets.cli --json status --from json | true; exit ${{PIPESTATUS[0]}}"
     ended = subprocess.run(

@@ -288,6 +288,30 @@ def test_a_table_that_is_not_ours_is_refused_before_a_query(lake: Lake) -> None:
     assert lake.queries(other.location) == []
 
 
+def test_a_glue_database_that_goes_while_the_query_runs_is_told_at_once_and_waited_for(lake: Lake) -> None:
+    target = numbers(lake, "t", 500, glue_table=f"{lake.database}_going.t")
+    database = {"Name": f"{lake.database}_going"}
+    lake.glue.create_database(DatabaseInput=database)
+    publisher = lake.publisher(lease=60)  # an unanswered call would be tried again for five minutes
+    hold = lake.aws.faults.hold_queries(sql_contains=target.name)
+    caller = ThreadCaller(publisher, target).start()
+    lake.wait_until_held(hold)
+    lake.glue.delete_database(**database)
+    lake.aws.faults.release(hold)
+    error = caller.join(30).error
+    assert isinstance(error, errors.AccessDenied)
+    assert f"Glue refused to point {lake.database}_going.t at the new result (HTTP 400 EntityNotFound" in str(error)
+    assert "The result is committed and whole in" in str(error)
+    assert lake.state(target.location) == "publishing"
+    mended = numbers(lake, "t", 500, glue_table=f"{lake.database}.t")
+    with pytest.raises(errors.AccessDenied, match=f"See that the database {lake.database}_going exists"):
+        publisher.unload(mended, take_over=True)  # what is committed goes first
+    lake.glue.create_database(DatabaseInput=database)
+    done(publisher.unload(mended, take_over=True))
+    lake.assert_published_once(target.location, range(500))
+    assert len(lake.queries(target.location)) == 1
+
+
 def test_a_table_that_changes_hands_while_the_query_runs_is_left_alone_and_wedges_nobody(lake: Lake) -> None:
     publisher = lake.publisher()
     publisher.unload(glue(lake, "t", 500))

@@ -107,6 +107,9 @@ def test_a_lost_glue_reply_is_harmless(lake: Lake) -> None:
     [
         ({"glue_table": "{database}.numbers"}, "not at"),
         ({"glue_table": "{database}.missing", "output": OutputFormat("json")}, "does not exist"),
+        ({"glue_table": "no_such_database.t"}, "the Glue database no_such_database does not exist"),
+        ({"glue_table": "no_such_database.t", "mode": "pointer"}, "the Glue database no_such_database does not exist"),
+        ({"glue_table": "no_such_database.t", "mode": "direct"}, "the Glue database no_such_database does not exist"),
     ],
 )
 def test_a_glue_table_that_can_not_be_kept_is_refused_before_a_query(

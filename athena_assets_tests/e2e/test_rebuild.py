@@ -146,6 +146,25 @@ def test_a_slot_that_never_published_gets_a_free_register(lake: Lake) -> None:
     assert (register.state, register.publication) == ("free", None)
 
 
+def test_a_location_that_was_never_used_is_not_given_a_register(lake: Lake) -> None:
+    target = lake.target()
+    with pytest.raises(errors.NotRebuilt, match="nothing was ever published here"):
+        rebuild(lake, target)
+    assert lake.register(target.location) is None
+    with pytest.raises(errors.NothingPublished):
+        lake.publisher().read_manifest(target)
+
+
+def test_readers_of_a_lost_register_are_not_told_that_nothing_was_published(lake: Lake) -> None:
+    target, publisher = lake.target(), lake.publisher()
+    publisher.unload(target)
+    lake.s3.delete_object(Bucket=lake.bucket, Key=register_key(target))
+    with pytest.raises(errors.RegisterVanished):
+        publisher.read_manifest(target)
+    with pytest.raises(errors.RegisterVanished):
+        publisher.restore(parse_location(target.location), fence=1)
+
+
 def test_files_that_no_manifest_names_are_not_forgotten(lake: Lake) -> None:
     target = lake.target()
     first = done(lake.publisher().unload(target)).publication
