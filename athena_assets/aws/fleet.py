@@ -110,8 +110,8 @@ class Fleet:
             self._look_at_due(pool)
         while self._asleep and self._asleep[0][0] <= now:
             self._ready.append((heapq.heappop(self._asleep)[2], None, None))
-        if self._ready:
-            return
+        if self._ready or (self._ended and until is None):
+            return  # who has ended is told at once
         wakings = [1.0 + now, *(each[0] for each in self._asleep[:1]), *([until] if until is not None else [])]
         if self._due:
             wakings.append(self._due_since + GATHER_SECONDS)
