@@ -11,7 +11,7 @@ from typing import TypeVar
 from athena_assets.aws.driver import Driver, new_owner, publish
 from athena_assets.aws.fleet import Fleet
 from athena_assets.aws.glue_table import GlueTables
-from athena_assets.aws.result_files import ResultFile, Sample, count_rows, first_rows
+from athena_assets.aws.result_files import ResultFile, Sample, Unreadable, count_rows, first_rows
 from athena_assets.aws.session import AwsClients, AwsSettings
 from athena_assets.aws.workgroup import Workgroup, read_workgroup, result_location
 from athena_assets.core.collect import Garbage, collect
@@ -315,9 +315,15 @@ class Publisher:
         if manifest is None or not manifest.files:
             return None
         first = manifest.files[0]
-        sample = first_rows(
-            self._clients, ResultFile(location.bucket, first.key, first.size), target.format, count=rows
-        )
+        try:
+            sample = first_rows(
+                self._clients, ResultFile(location.bucket, first.key, first.size), target.format, count=rows
+            )
+        except Unreadable:
+            found = self.status(location)
+            if found is None or found.publication != publication:
+                return None  # it was replaced while we looked
+            raise
         # The columns that name the directories are not in the files.
         return replace(sample, columns=None) if target.format.partitioned_by else sample
 

@@ -137,6 +137,7 @@ def test_a_users_tests_publish_and_read_back(folder: Path) -> None:
     assert "10 passed" in ended.stdout
 
 
+@pytest.mark.long
 def test_workers_of_xdist_have_a_server_each(folder: Path) -> None:
     tests = """
         import pytest

@@ -83,11 +83,11 @@ def written(format: str, data: pa.Table, **options: Any) -> bytes:  # noqa: A002
 def test_a_file_too_large_for_one_read_is_counted_and_begun(
     clients: AwsClients, put: Callable[[bytes], ResultFile], form: str
 ) -> None:
-    data = table(200_000)
+    data = table(140_000)
     file = put(written(form, data))
     assert file.size > WHOLE
     output = OutputFormat(form)
-    assert count_rows(clients, file, output) == 200_000
+    assert count_rows(clients, file, output) == 140_000
     if form == "ORC":
         with pytest.raises(Unreadable, match="read by the stripe"):
             first_rows(clients, file, output, 10)

@@ -122,6 +122,7 @@ def spoil(stage: Stage, prefix: str) -> None:
     threading.Thread(target=copy, daemon=True).start()
 
 
+@pytest.mark.long
 def test_a_duplicated_file_makes_the_exit_status_non_zero() -> None:
     output = io.StringIO()
 

@@ -175,6 +175,7 @@ def test_a_query_that_ran_when_the_server_was_killed_has_failed(tmp_path: Path) 
             kill(process)
 
 
+@pytest.mark.long
 def test_a_reset_empties_the_folder_too(tmp_path: Path) -> None:
     with EmbeddedAws.start(state=tmp_path) as aws:
         lake = Lake(aws)

@@ -80,6 +80,7 @@ def test_the_package_alone_loads_without_a_project_around_it(tmp_path: Path) -> 
     assert set(names.split()) == TARGETS
 
 
+@pytest.mark.long
 def test_dg_lists_the_targets_and_their_checks() -> None:
     listed = subprocess.run(
         [sys.executable, "-m", "dagster_dg_cli.cli", "list", "defs", "--json"],
