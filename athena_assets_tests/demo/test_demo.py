@@ -49,6 +49,7 @@ def test_the_naive_control_holds_every_row_once_for_each_caller(stage: Stage) ->
     assert found["distinct rows"] == FLIGHTS
 
 
+@pytest.mark.long
 def test_ours_starts_one_query_in_the_same_harness(stage: Stage) -> None:
     checks = scenes.ours(stage, "ours/")
     assert all(check.ok for check in checks)
@@ -149,6 +150,7 @@ def test_right_numbers_make_the_exit_status_zero() -> None:
     assert "Every number is as expected" in output.getvalue()
 
 
+@pytest.mark.long
 def test_a_scene_that_can_not_go_on_makes_the_exit_status_non_zero() -> None:
     output = io.StringIO()
 

@@ -35,6 +35,7 @@ def listens(endpoint_url: str) -> bool:
         return probe.connect_ex(("127.0.0.1", urlsplit(endpoint_url).port or 0)) == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
 def test_another_shell_publishes_the_sample_with_what_is_printed(number: signal.Signals, status: int) -> None:
     with start("--sample", AWS_PROFILE="mine") as local:

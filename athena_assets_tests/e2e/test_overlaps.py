@@ -96,6 +96,7 @@ def test_both_have_written_before_either_looks_and_the_longer_one_yields(lake: L
     assert lake.rows(outer.location) == Counter(range(ROWS))
 
 
+@pytest.mark.long
 def test_callers_of_one_moment_do_not_both_go_on(lake: Lake) -> None:
     for number in range(10):
         place = f"s3://{lake.bucket}/round-{number}/"

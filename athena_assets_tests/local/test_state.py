@@ -191,6 +191,7 @@ def test_a_reset_empties_the_folder_too(tmp_path: Path) -> None:
         assert aws.client("glue").get_databases()["DatabaseList"] == []
 
 
+@pytest.mark.long
 def test_a_folder_has_one_server_at_a_time(tmp_path: Path) -> None:
     with EmbeddedAws.start(state=tmp_path):
         log = tmp_path / "log"

@@ -55,6 +55,7 @@ def test_the_project_loads_without_any_aws(how: list[str]) -> None:
     assert "Validation successful for code location athena_assets" in validated.stdout + validated.stderr
 
 
+@pytest.mark.long
 def test_the_package_alone_loads_without_a_project_around_it(tmp_path: Path) -> None:
     """As from an installed wheel: no pyproject.toml above the package."""
     package = Path(definitions.__file__).parent

@@ -171,6 +171,7 @@ def test_what_is_wrong_with_the_whole_range_fails_it_before_any_query(lake: Lake
     assert lake.aws.queries() == []
 
 
+@pytest.mark.long
 def test_force_runs_all_queries_anew(lake: Lake, instance: dg.DagsterInstance) -> None:
     target = sized(lake)
     run(lake, asset_of(target), instance, tags=RANGE)
