@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+import pytest
 
 from athena_assets import Target
 from athena_assets.orchestration import build_unload_asset
