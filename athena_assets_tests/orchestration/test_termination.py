@@ -74,11 +74,9 @@ def test_terminating_a_run_stops_its_query_and_frees_the_slot(
     process = materialize(lake, target, tmp_path)
     [query_id] = wait_until(lambda: lake.aws.faults.held(hold), "the query is held")
     wait_until_told(tmp_path, "running: query")
-    before = time.monotonic()
     process.send_signal(number)
     output, _ = process.communicate(timeout=30)
     assert process.returncode != 0
-    assert time.monotonic() - before < 10
     [query] = lake.queries(target.location)
     assert (query.query_id, query.state) == (query_id, "CANCELLED"), output
     register = lake.register(target.location)
@@ -137,11 +135,9 @@ def test_terminating_a_run_of_several_partitions_stops_all_queries_and_frees_all
     process = materialize(lake, ranged, tmp_path, partitions=KEYS)
     wait_until(lambda: len(lake.aws.faults.held(hold)) == 3, "all queries are held")
     wait_until_told(tmp_path, "running: query", times=3)
-    before = time.monotonic()
     process.send_signal(number)
     output, _ = process.communicate(timeout=30)
     assert process.returncode != 0
-    assert time.monotonic() - before < 10
     for size in KEYS:
         assert_stopped_and_freed(lake, at(ranged, size), output)
     assert run_of(tmp_path).is_failure_or_canceled, output
