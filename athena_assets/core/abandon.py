@@ -48,12 +48,14 @@ def _stop_and_release(slot: Slot, session: str) -> Effects[None]:
     tenure = Tenure(slot, seen)
     if found.state is State.PUBLISHING:
         yield from project(tenure)
+        return
     if found.state not in (State.SUBMITTING, State.RUNNING):
         return
     # Athena may have accepted the query although its id was not noted: the token tells.
     if found.state is State.SUBMITTING and (yield from attempts.submit(tenure)) is not None:
-        yield from tenure.change(register.released)
-        return
+        if tenure.register.current.settings.mode is not Mode.DIRECT:
+            yield from tenure.change(register.released)
+        return  # direct: the start that was interrupted may run and write to the location; the next caller finds out
     query_id = tenure.register.current.accepted_query
     yield from perform(StopQuery(query_id))
     while True:

@@ -4,10 +4,9 @@ import html
 import re
 from collections.abc import Iterable
 
-from athena_assets.aws.result_files import Sample
+from athena_assets.aws.result_files import MOST_COLUMNS, Sample
 
 WIDEST = 80  # characters of one value
-MOST_COLUMNS = 20
 
 
 def markdown(sample: Sample) -> str | None:

@@ -5,8 +5,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from athena_assets.aws.result_files import Sample
-from athena_assets.orchestration.preview import MOST_COLUMNS, WIDEST, markdown
+from athena_assets.aws.result_files import MOST_COLUMNS, Sample
+from athena_assets.orchestration.preview import WIDEST, markdown
 
 
 def test_rows_are_a_table_and_null_is_not_an_empty_text() -> None:

@@ -73,6 +73,24 @@ def test_a_start_that_is_refused_after_its_first_reply_was_lost_blocks_the_slot_
     assert lake.state(target.location) == "blocked"
 
 
+def test_an_interrupted_start_that_is_refused_when_it_is_sent_again_frees_no_direct_slot(lake: Lake) -> None:
+    target = lake.target(mode="direct")
+    hold = lake.aws.faults.hold_queries()
+    with processes(lake, 1, PATIENT) as (owner,):
+        reply = lake.aws.faults.add(Fault(HoldReply(), "athena", "StartQueryExecution"))
+        owner.publish(target)
+        wait_until(lambda: lake.aws.faults.held(hold), "the query runs and its owner does not know its id")
+        refusal = Respond(400, "InvalidRequestException", "WorkGroup is off.")
+        lake.aws.faults.add(Fault(refusal, "athena", "StartQueryExecution", times=None))
+        owner.signal(signal.SIGINT)
+        owner.wait()
+    assert lake.state(target.location) == "submitting"
+    lake.aws.faults.advance_clock(DAY)
+    assert isinstance(end(lake.publisher(PATIENT), target), errors.MixedLocation)
+    assert lake.state(target.location) == "blocked"
+    lake.aws.faults.release(reply)
+
+
 def test_staged_a_start_that_is_refused_after_its_first_reply_was_lost_says_that_it_may_run(lake: Lake) -> None:
     target, publisher = lake.target(), lake.publisher()
     hold = lake.aws.faults.hold_queries()
