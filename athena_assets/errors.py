@@ -26,10 +26,11 @@ class AthenaAssetsError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         # Exceptions cross process boundaries (multiprocessing, Dagster); pickle can't pass keyword-only arguments.
-        return (_rebuild, (type(self), self.args, self.__dict__))
+        return (rebuild, (type(self), self.args, self.__dict__))
 
 
-def _rebuild(kind: type[AthenaAssetsError], args: tuple[object, ...], state: dict[str, object]) -> AthenaAssetsError:
+def rebuild(kind: type[AthenaAssetsError], args: tuple[object, ...], state: dict[str, object]) -> AthenaAssetsError:
+    """An error of this class as another process saw it."""
     error = kind.__new__(kind)
     error.args = args
     error.__dict__.update(state)
@@ -127,6 +128,14 @@ class RequestConflict(AthenaAssetsError, ValueError):
 
 class WorkgroupConflict(AthenaAssetsError):
     """The workgroup enforces a result location that clashes with the target."""
+
+
+class ExecutionFailed(AthenaAssetsError):
+    """A Step Functions execution ended with no outcome of ours: its function could not run, or ran out of tries."""
+
+
+class ExecutionStopped(AthenaAssetsError):
+    """Somebody stopped the Step Functions execution that published for us."""
 
 
 class QueryFailed(AthenaAssetsError):

@@ -8,11 +8,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from athena_assets.aws.driver import Driver, new_owner, publish
+from athena_assets.aws.driver import Driver, give_up, new_owner, publish
 from athena_assets.aws.fleet import Fleet
 from athena_assets.aws.glue_table import GlueTables
 from athena_assets.aws.result_files import ResultFile, Sample, Unreadable, count_rows, first_rows
 from athena_assets.aws.session import AwsClients, AwsSettings
+from athena_assets.aws.steps import Pause, Progress, step
 from athena_assets.aws.workgroup import Workgroup, read_workgroup, result_location
 from athena_assets.core.collect import Garbage, collect
 from athena_assets.core.contents import read_manifest as read_manifest_of
@@ -114,15 +115,72 @@ class Publisher:
             QueryFailed: see its subclasses; nothing was published.
             AthenaAssetsError: everything else; the next caller goes on from what the register says.
         """
-        request = self._request(
-            target, inspect_query(target), partition, request_id, force, upstream_versions or {}, run, first_try
+        request = self.request(
+            target,
+            partition=partition,
+            request_id=request_id,
+            force=force,
+            upstream_versions=upstream_versions,
+            run=run,
+            first_try=first_try,
         )
-        table = target.publish_settings(partition).glue
-        if table is not None:
-            GlueTables(self._clients, request.location.bucket).check(target, table, at=request.location)
+        self._check_table(request)
         outcome = publish(self._clients, request, observe, take_over=take_over)
-        self._show(request.slot, outcome, table)
+        self._show(request.slot, outcome, target.publish_settings(partition).glue)
         return outcome
+
+    def request(
+        self,
+        target: Target,
+        *,
+        partition: str | None = None,
+        request_id: str | None = None,
+        force: bool = False,
+        upstream_versions: Mapping[str, str] | None = None,
+        run: str | None = None,
+        first_try: bool = False,
+    ) -> Request:
+        """What `unload` would publish with these arguments: rendered, and checked against the workgroup.
+
+        Raises:
+            InvalidTarget, WorkgroupConflict, AccessDenied: nothing was started.
+        """
+        facts = inspect_query(target)
+        return self._request(target, facts, partition, request_id, force, upstream_versions or {}, run, first_try)
+
+    def step(
+        self,
+        request: Request,
+        *,
+        session: str,
+        host: str,
+        progress: Progress | None,
+        until: float,
+        observe: Callable[[str], None] | None = None,
+    ) -> Published | Reused | Skipped | Pause:
+        """A part of what `unload` does, up to its first wait; see `aws/steps.py`. Raises what `unload` raises."""
+        if progress is None:
+            self._check_table(request)
+        found = step(
+            self._clients, request, session=session, host=host, progress=progress, until=until, observe=observe
+        )
+        if not isinstance(found, Pause):
+            self._show(request.slot, found, request.target.publish_settings(request.partition).glue)
+        return found
+
+    def give_up(self, location: Location, session: str) -> None:
+        """Stops what a session has under way in a slot, and frees it; what it has committed is put in place.
+
+        Raises:
+            TimeoutError: not within a few seconds; the next caller goes on from what the register says.
+        """
+        slot = Slot(location, f"session {session}")
+        give_up(Driver(self._clients, slot), slot, session)
+
+    def _check_table(self, request: Request) -> None:
+        table = request.target.publish_settings(request.partition).glue
+        if table is not None:
+            GlueTables(self._clients, request.location.bucket).check(request.target, table, at=request.location)
 
     def unload_partitions(
         self,

@@ -22,6 +22,7 @@ from athena_assets.aws.session import AwsClients
 from athena_assets.core import effects
 from athena_assets.core.abandon import abandon
 from athena_assets.core.effects import Effect, Effects
+from athena_assets.core.memory import Memory
 from athena_assets.core.protocol import Caller
 from athena_assets.core.register import Owner
 from athena_assets.core.request import Outcome, Request
@@ -38,9 +39,15 @@ Observe = Callable[[str], None]
 
 
 class Driver:
-    """Performs effects for one slot. `observe` gets the story, a line at a time."""
+    """Performs effects for one slot. `observe` gets the story, a line at a time; `clock` gives seconds."""
 
-    def __init__(self, clients: AwsClients, slot: Slot, observe: Observe | None = None) -> None:
+    def __init__(
+        self,
+        clients: AwsClients,
+        slot: Slot,
+        observe: Observe | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         s3 = S3(clients, slot.bucket)
         athena = Athena(clients, str(slot))
         upstreams = UpstreamVersions(clients)
@@ -69,7 +76,7 @@ class Driver:
             effects.ReadPointer: pointers.read,
             effects.MovePointer: pointers.move,
             effects.Sleep: lambda effect: time.sleep(effect.seconds),
-            effects.ReadClock: lambda _: time.monotonic(),
+            effects.ReadClock: lambda _: clock(),
             effects.DrawId: lambda _: secrets.token_hex(8),
             effects.DrawFraction: lambda _: random.random(),
             effects.Report: self._report,
@@ -102,8 +109,17 @@ class Driver:
             self._observe(line)
 
 
-def new_caller(request: Request, *, take_over: bool = False) -> Caller:
-    return Caller(request, socket.gethostname(), os.getpid(), take_over=take_over)
+def new_caller(
+    request: Request,
+    *,
+    take_over: bool = False,
+    host: str | None = None,
+    session: str = "",
+    memory: Memory | None = None,
+) -> Caller:
+    """This process's caller; with a session, it goes on in the place of an earlier one."""
+    host = host or socket.gethostname()
+    return Caller(request, host, os.getpid(), take_over=take_over, session=session, memory=memory)
 
 
 def new_owner(request_id: str, run: str | None = None) -> Owner:
@@ -132,16 +148,21 @@ def publish(
 
 def _clean_up(driver: Driver, caller: Caller) -> None:
     try:
-        driver.run(abandon(caller.slot, caller.session), until=time.monotonic() + CLEAN_UP_SECONDS)
+        give_up(driver, caller.slot, caller.session)
     except (AthenaAssetsError, TimeoutError) as error:
-        warn_not_freed(caller, error)
+        warn_not_freed(caller.slot, error)
 
 
-def warn_not_freed(caller: Caller, error: BaseException) -> None:
+def give_up(driver: Driver, slot: Slot, session: str) -> None:
+    """Stops the query of a session and frees its slot. Raises TimeoutError after CLEAN_UP_SECONDS."""
+    driver.run(abandon(slot, session), until=time.monotonic() + CLEAN_UP_SECONDS)
+
+
+def warn_not_freed(slot: Slot, error: BaseException) -> None:
     """Says what an interruption left behind, and who deals with it."""
     logger.warning(
         "%s: interrupted, and the slot could not be freed in time (%r). The next caller finishes or replaces what was "
         "begun once the lease has run out.",
-        caller.slot,
+        slot,
         error,
     )

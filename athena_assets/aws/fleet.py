@@ -194,7 +194,7 @@ class Fleet:
             self._turn(pool, until)
         for index, result in self._ended:
             if isinstance(result, AthenaAssetsError):
-                warn_not_freed(abandoned[index].caller, result)
+                warn_not_freed(abandoned[index].caller.slot, result)
         for task in self._active.values():
-            warn_not_freed(task.caller, TimeoutError())
+            warn_not_freed(task.caller.slot, TimeoutError())
         self._active = {}

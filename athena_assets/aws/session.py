@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from mypy_boto3_athena import AthenaClient
     from mypy_boto3_glue import GlueClient
     from mypy_boto3_s3 import S3Client
+    from mypy_boto3_stepfunctions import SFNClient
 
 CONNECT_TIMEOUT = 5  # seconds
 READ_TIMEOUT = 20
@@ -106,6 +107,12 @@ class AwsClients:
     @cached_property
     def glue_once(self) -> GlueClient:
         client: GlueClient = self._client("glue", attempts=1)
+        return client
+
+    @cached_property
+    def states(self) -> SFNClient:
+        """Step Functions. Every call that is used may be repeated."""
+        client: SFNClient = self._client("stepfunctions", attempts=4)
         return client
 
     def _client(self, service: str, *, attempts: int) -> Any:

@@ -43,7 +43,10 @@ _EXITS: tuple[tuple[tuple[type[errors.AthenaAssetsError], ...], Exit], ...] = (
         Exit.USAGE,
     ),
     ((errors.SlotBusy,), Exit.BUSY),
-    ((errors.AccessDenied, errors.ServiceUnavailable, errors.OutcomeUnknown), Exit.AWS),
+    (
+        (errors.AccessDenied, errors.ServiceUnavailable, errors.OutcomeUnknown, errors.ExecutionFailed),
+        Exit.AWS,
+    ),
     (
         (
             errors.DirtyLocation,

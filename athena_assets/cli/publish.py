@@ -15,10 +15,18 @@ from athena_assets.core.policy import LEASE_SECONDS
 from athena_assets.core.request import Published, Reused, Skipped
 from athena_assets.core.target import Target
 from athena_assets.errors import AthenaAssetsError
+from athena_assets.step_functions.publisher import StepFunctionsPublisher
 from athena_assets.unload import Publisher
 
 REQUEST_ID = click.option(
     "--request-id", metavar="ID", help="Identifies this wish: a retry with the same id finds its own publication."
+)
+STATE_MACHINE = click.option(
+    "--state-machine",
+    metavar="ARN",
+    envvar="ATHENA_ASSETS_STATE_MACHINE",
+    show_envvar=True,
+    help="Let an execution of this Step Functions state machine do it (docs/step-functions.md).",
 )
 LEASE = click.option(
     "--lease-seconds",
@@ -118,6 +126,7 @@ class Wish:
 @click.option("--force", is_flag=True, help="Run the query anew, whatever is published; join nobody.")
 @REQUEST_ID
 @LEASE
+@STATE_MACHINE
 @also_here
 @click.pass_obj
 def unload(
@@ -127,6 +136,7 @@ def unload(
     force: bool,
     request_id: str | None,
     lease_seconds: float,
+    state_machine: str | None,
 ) -> int:
     """Publish targets once each, and wait until readers can read them.
 
@@ -138,7 +148,10 @@ def unload(
     for target in found:
         for partition in partitions or (None,):
             target.location_for(partition)  # wrong keys are told before anything is started
-    wish = Wish(session, session.publisher(lease_seconds), Outcomes(session), force, request_id)
+    publisher = session.publisher(lease_seconds)
+    if state_machine is not None:
+        publisher = StepFunctionsPublisher(session.settings, state_machine=state_machine, lease_seconds=lease_seconds)
+    wish = Wish(session, publisher, Outcomes(session), force, request_id)
     for target in found:
         if partitions:
             wish.publish_partitions(target, partitions)

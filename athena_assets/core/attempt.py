@@ -108,10 +108,13 @@ def _rejected(tenure: Tenure, message: str) -> Failed:
     return Failed(FailureKind.USER_ERROR, f"{reason}, whose result is not used)")
 
 
-def watch(tenure: Tenure, timeout: float) -> Effects[QueryStatus | Failed]:
-    """Polls the accepted query to its end, renewing the lease in between. A timeout stops it and waits for that end."""
+def watch(tenure: Tenure, timeout: float, began: float) -> Effects[QueryStatus | Failed]:
+    """Polls the accepted query to its end, renewing the lease in between. A timeout stops it and waits for that end.
+
+    `timeout` is counted from `began`, on the caller's clock.
+    """
     query_id = tenure.register.current.accepted_query
-    began = last_answer = yield from perform(ReadClock())
+    last_answer = yield from perform(ReadClock())
     failed_before = stopping = False
     missing = 0
     while True:
@@ -142,7 +145,9 @@ def watch(tenure: Tenure, timeout: float) -> Effects[QueryStatus | Failed]:
         if not isinstance(status, Unanswered):
             last_answer = now
         until_timeout = timeout - (now - began)
-        yield from perform(Sleep(min(delay, until_timeout) if until_timeout > 0 else delay))
+        # Only an answer that the query goes on leaves nothing to remember but when it began.
+        goes_on = isinstance(status, QueryStatus) and status.state is QueryState.ACTIVE and not stopping
+        yield from perform(Sleep(min(delay, until_timeout) if until_timeout > 0 else delay, handover=goes_on))
 
 
 def _check_patience(tenure: Tenure, query_id: str, silence: float, answer: Unanswered) -> None:

@@ -331,7 +331,10 @@ class MovePointer(Effect[Done | Refused | Unanswered]):
 
 @dataclass(frozen=True, slots=True)
 class Sleep(Effect[None]):
+    """With `handover`, the caller may be given up meanwhile, and another go on with its session and memory."""
+
     seconds: float
+    handover: bool = False
 
 
 @dataclass(frozen=True, slots=True)

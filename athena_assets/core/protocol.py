@@ -30,6 +30,7 @@ from athena_assets.core.effects import (
 from athena_assets.core.first_use import check_first_use, check_not_lost, check_whose
 from athena_assets.core.generation import UpstreamVersion, generation_fingerprint, request_token
 from athena_assets.core.location import Location
+from athena_assets.core.memory import Memory, Since
 from athena_assets.core.register import Attempt, Failure, Mode, Owner, Publication, Register, State
 from athena_assets.core.request import Outcome, Request, Skipped
 from athena_assets.core.statement import Label, readdress
@@ -41,22 +42,50 @@ from athena_assets.core.tenure import LeaseLost, Seen, Tenure, look, vanished, w
 class Caller:
     """One request in progress, and what it knows of the world."""
 
-    def __init__(self, request: Request, host: str, pid: int, *, take_over: bool = False) -> None:
+    def __init__(
+        self,
+        request: Request,
+        host: str,
+        pid: int,
+        *,
+        take_over: bool = False,
+        session: str = "",
+        memory: Memory | None = None,
+    ) -> None:
+        """`session` and `memory` are those of a predecessor in whose place this caller goes on."""
         self.request = request
         self.slot = request.slot
         self._host = host
         self._take_over_at_once = take_over  # a human knows that this owner, and no later one, is dead
         self._pid = pid
-        self.session = ""
-        self._upstreams: tuple[UpstreamVersion, ...] = ()
-        self._generation = ""
+        self.session = session
+        before = memory or Memory(searched=0 if request.may_be_retry else None)
+        self._upstreams = before.upstreams
+        self._generation = "" if before.upstreams is None else self._fingerprint(before.upstreams)
         self._fresh = False  # nothing has made us wait since the upstream versions were read
-        self._since: int | None = None  # a publication with this fence or a higher one was in flight when we came
-        self._searched = 0 if request.may_be_retry else None  # no publication up to this fence is our request's
-        self._known = False  # there was a register when we last looked
-        self._adopted: int | None = None  # the fence under which we finished somebody else's attempt
-        self._waited = 0.0
-        self._standing: tuple[str, float] | None = None  # the write_id of the lease that we watch, and since when
+        self._since = before.since
+        self._searched = before.searched
+        self._known = before.known
+        self._adopted = before.adopted
+        self._waited = before.waited
+        self._asleep = before.asleep
+        self._standing = before.standing
+        self._watched = before.watched
+
+    @property
+    def memory(self) -> Memory:
+        """For whoever goes on in this caller's place."""
+        return Memory(
+            upstreams=self._upstreams,
+            known=self._known,
+            since=self._since,
+            searched=self._searched,
+            adopted=self._adopted,
+            waited=self._waited,
+            asleep=self._asleep,
+            standing=self._standing,
+            watched=self._watched,
+        )
 
     def publish(self) -> Effects[Outcome]:
         """Publishes, or returns the publication that already answers this request.
@@ -64,8 +93,10 @@ class Caller:
         Raises:
             AthenaAssetsError: see errors.py; whatever is raised, the next caller can go on from the register.
         """
-        self.session = yield from perform(DrawId())
-        yield from self._resolve_upstreams()
+        self.session = self.session or (yield from perform(DrawId()))
+        yield from self._wake()
+        if self._upstreams is None:
+            yield from self._resolve_upstreams()
         while True:
             seen = yield from look(self.slot)
             found = seen.register
@@ -132,7 +163,7 @@ class Caller:
 
     @property
     def _reusable(self) -> bool:
-        return self.request.deterministic and all(each.version is not None for each in self._upstreams)
+        return self.request.deterministic and all(each.version is not None for each in self._upstreams or ())
 
     # --- a free slot -------------------------------------------------------------------------------------------------
 
@@ -142,8 +173,11 @@ class Caller:
         versions = (yield from perform(ResolveUpstreams(asked))) if asked else ()
         known = {each.table: each for each in versions} | given
         self._upstreams = tuple(known[table] for table in sorted(known))
-        self._generation = generation_fingerprint(self.request.definition, self._upstreams)
+        self._generation = self._fingerprint(self._upstreams)
         self._fresh = True
+
+    def _fingerprint(self, upstreams: tuple[UpstreamVersion, ...]) -> str:
+        return generation_fingerprint(self.request.definition, upstreams)
 
     def _acquire_and_run(self, seen: Seen) -> Effects[Outcome | None]:
         before = seen.register
@@ -200,7 +234,7 @@ class Caller:
                 nonce=nonce,
             ),
             starts=(self.request.start_parameters(staging, fence, number),),
-            upstreams=self._upstreams,
+            upstreams=self._upstreams or (),
             reusable=self._reusable,
             settings=settings,
         )
@@ -256,7 +290,11 @@ class Caller:
             failed = yield from attempts.submit(tenure)
             if failed is not None:
                 return failed
-        status = yield from attempts.watch(tenure, self.request.target.timeout)
+        query_id = tenure.register.current.accepted_query
+        if self._watched is None or self._watched.what != query_id:
+            self._watched = Since(query_id, (yield from perform(ReadClock())))
+        status = yield from attempts.watch(tenure, self.request.target.timeout, self._watched.when)
+        self._watched = None
         if isinstance(status, Failed):
             return status
         staged = yield from attempts.verify(tenure, status)
@@ -278,17 +316,22 @@ class Caller:
 
     def _expired(self, seen: Seen, found: Register) -> bool:
         """By S3's clock on a first look, else by our own: never by comparing two machines' clocks."""
-        if self._take_over_at_once:
+        if self._take_over_at_once or self._is_predecessor(found):
             return True
-        if self._standing is None or self._standing[0] != found.write_id:
-            self._standing = (found.write_id, seen.answered)
+        if self._standing is None or self._standing.what != found.write_id:
+            self._standing = Since(found.write_id, seen.answered)
         if policy.expired_at_first_sight(found.lease, seen.age):
             return True
-        return seen.asked - self._standing[1] >= policy.expires_after(found.lease)
+        return seen.asked - self._standing.when >= policy.expires_after(found.lease)
+
+    def _is_predecessor(self, found: Register) -> bool:
+        """Whether the owner is one in whose place we go on. If it still acts after all, our fence is the higher one."""
+        return found.owner is not None and found.owner.session == self.session
 
     def _take_over(self, seen: Seen, found: Register) -> Effects[None]:
         """Finishes what a dead owner began, under its generation and request; the loop then looks for our answer."""
         fence = found.fence + 1
+        predecessor = self._is_predecessor(found)
         start = None
         if found.state is State.SUBMITTING:
             nonce = yield from perform(DrawId())
@@ -312,17 +355,24 @@ class Caller:
             return
         self._take_over_at_once = False
         tenure = Tenure(self.slot, taken)
-        yield from perform(Report("taken over", f"from {describe(found)}, state {found.state}"))
+        event = "goes on" if predecessor else "taken over"
+        yield from perform(Report(event, f"from {describe(found)}, state {found.state}"))
         if found.state is State.SUBMITTING and found.publication is None:
             yield from check_first_use(tenure)  # the dead owner may not have come to it
         if found.state is State.PUBLISHING:
             yield from project(tenure)
-            self._adopted = found.publication.fence if found.publication else None
-        else:
-            failure = yield from self._run(tenure)
-            self._adopted = fence
+            served = found.publication
+            if served is not None and not (predecessor and served.request == self.request.id):
+                self._adopted = served.fence
+            return
+        failure = yield from self._run(tenure)
+        if predecessor and found.current.request == self.request.id:
             if failure is not None:
-                self._since = fence + 1  # it is recorded for those who waited; we go on with our own
+                raise policy.failure_error(self.slot, failure)
+            return
+        self._adopted = fence
+        if failure is not None:
+            self._since = fence + 1  # it is recorded for those who waited; we go on with our own
 
     def _wait(self, found: Register) -> Effects[Skipped | None]:
         request = self.request
@@ -336,10 +386,16 @@ class Caller:
             raise self._busy(found, f"after {self._waited:.0f} s of waiting the slot is still held by", advice)
         if self._waited == 0:
             yield from perform(Report("waiting", f"the slot is held by {describe(found)}"))
-        began = yield from perform(ReadClock())
-        yield from perform(Sleep(policy.wait_delay(self._waited, (yield from perform(DrawFraction())))))
-        self._waited += (yield from perform(ReadClock())) - began
+        delay = policy.wait_delay(self._waited, (yield from perform(DrawFraction())))
+        self._asleep = yield from perform(ReadClock())
+        yield from perform(Sleep(delay, handover=True))
+        yield from self._wake()
         return None
+
+    def _wake(self) -> Effects[None]:
+        if self._asleep is not None:
+            self._waited += (yield from perform(ReadClock())) - self._asleep
+            self._asleep = None
 
     def _busy(self, found: Register, what: str, next_step: str) -> errors.SlotBusy:
         query_id = found.attempt.query_id if found.attempt is not None else None

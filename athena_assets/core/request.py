@@ -103,6 +103,7 @@ class Published:
 
     `adopted`: the query was started by an earlier owner of the slot and finished by this caller. `superseded`: others
     have published over it since. `attempts` counts submissions of this call; `waited` is seconds spent on others' work.
+    `execution`: the ARN of the Step Functions execution that did it; None: this process.
     """
 
     publication: Publication
@@ -110,6 +111,7 @@ class Published:
     waited: float = 0.0
     adopted: bool = False
     superseded: bool = False
+    execution: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +122,7 @@ class Reused:
     waited: float = 0.0
     joined: bool = False
     superseded: bool = False
+    execution: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

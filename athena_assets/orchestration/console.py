@@ -11,6 +11,7 @@ from athena_assets.unload import Publisher
 # are not public: no link.
 _DOMAINS = {"cn-": "console.amazonaws.cn", "us-gov-": "console.amazonaws-us-gov.com", "us-iso": None, "eu-iso": None}
 
+_EXECUTION = re.compile(r"\bexecution (arn:\S+)")
 _QUERY = re.compile(r"\bquery ([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})\b")  # as the protocol's reports name it
 
 
@@ -20,6 +21,12 @@ def query_link(publisher: Publisher, query_id: str) -> str | None:
     return None if console is None else f"{console}#/query-editor/history/{query_id}"
 
 
+def execution_link(publisher: Publisher, arn: str) -> str | None:
+    """An execution in the Step Functions console; None where `_console` is."""
+    console = _console(publisher, "states")
+    return None if console is None else f"{console}#/v2/executions/details/{arn}"
+
+
 def s3_link(publisher: Publisher, location: Location) -> str | None:
     """The objects under a location in the S3 console; None where `_console` is."""
     console = _console(publisher, f"s3/buckets/{quote(location.bucket)}")
@@ -27,9 +34,12 @@ def s3_link(publisher: Publisher, location: Location) -> str | None:
 
 
 def with_link(publisher: Publisher, line: str) -> str:
-    """A line of a publication's story, with a link behind the query that it names."""
-    named = _QUERY.search(line)
-    link = None if named is None else query_link(publisher, named[1])
+    """A line of a publication's story, with a link behind the query or the execution that it names."""
+    link = None
+    if (named := _QUERY.search(line)) is not None:
+        link = query_link(publisher, named[1])
+    elif (named := _EXECUTION.search(line)) is not None:
+        link = execution_link(publisher, named[1])
     return line if link is None else f"{line} ({link})"
 
 

@@ -14,6 +14,7 @@ _MAY_PASS = (
     errors.PublicationLost,
     errors.QueryThrottled,
     errors.QueryInternalError,
+    errors.ExecutionFailed,
 )
 
 _TOLD_IN_FULL = 10  # failed partitions of one step; all of them are in the metadata

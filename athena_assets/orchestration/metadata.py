@@ -2,7 +2,8 @@
 
 Three groups of keys, so that sums over materializations come out right:
 
-- about the request: `request_id`, `mode`, `reused`, `attempts`, `waited_seconds`, `cost_estimate_usd`;
+- about the request: `request_id`, `mode`, `reused`, `attempts`, `waited_seconds`, `cost_estimate_usd`, and `execution`
+  and `execution_console` where a Step Functions execution ran it;
 - about the publication that it got: `generation`, `published_at`, `rows`, `files`, `bytes`, `preview`, `s3_console`,
   the `dagster/` keys, and `restored_from_fence` if it is a kept result that was brought back;
 - about the query that made that publication, `query_*`. With `reused` true, that query was started for
@@ -39,6 +40,7 @@ def outcome_metadata(
     query_console: str | None,
     s3_console: str | None,
     sample: Sample | None,
+    execution_console: str | None = None,
 ) -> Metadata:
     """Every figure that the outcome holds, typed for Dagster's UI; keys as in the module's text.
 
@@ -49,6 +51,7 @@ def outcome_metadata(
         query_console: the query in the Athena console, if it can be linked to.
         s3_console: the location in the S3 console, likewise.
         sample: columns and first rows that were read from a published file.
+        execution_console: the execution in the Step Functions console, if one ran this request.
     """
     publication = outcome.publication
     statistics = publication.statistics
@@ -71,6 +74,8 @@ def outcome_metadata(
         "athena_assets/query_id": dg.MetadataValue.text(publication.query_id),
         "athena_assets/query_console": _link(query_console),
         "athena_assets/s3_console": _link(s3_console),
+        "athena_assets/execution": None if outcome.execution is None else dg.MetadataValue.text(outcome.execution),
+        "athena_assets/execution_console": _link(execution_console),
         "athena_assets/preview": None if preview is None else dg.MetadataValue.md(preview),
         "athena_assets/query_bytes_scanned": _int(statistics.bytes_scanned),
         "athena_assets/query_queue_seconds": _seconds(statistics.queue_ms),

@@ -11,7 +11,7 @@ from athena_assets.aws.result_files import Sample, Unreadable
 from athena_assets.core.request import Published, Reused, Skipped
 from athena_assets.core.target import Target
 from athena_assets.errors import AthenaAssetsError, InvalidTarget
-from athena_assets.orchestration.console import query_link, s3_link, with_link
+from athena_assets.orchestration.console import execution_link, query_link, s3_link, with_link
 from athena_assets.orchestration.failures import failure, failures, query_of
 from athena_assets.orchestration.metadata import Metadata, outcome_metadata, skipped_metadata
 from athena_assets.orchestration.partitions import check_key
@@ -184,6 +184,7 @@ class Step:
             query_console=query_link(self._publisher, outcome.publication.query_id),
             s3_console=s3_link(self._publisher, self._target.location_for(partition)),
             sample=self._sample(outcome, partition),
+            execution_console=None if outcome.execution is None else execution_link(self._publisher, outcome.execution),
         )
 
     def _sample(self, outcome: Published | Reused, partition: str | None) -> Sample | None:

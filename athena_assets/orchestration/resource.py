@@ -10,7 +10,11 @@ from pydantic.config import JsonDict
 
 from athena_assets.aws.session import AwsSettings
 from athena_assets.core.policy import LEASE_SECONDS
+from athena_assets.errors import InvalidTarget
+from athena_assets.step_functions.publisher import StepFunctionsPublisher
 from athena_assets.unload import SAMPLE_ROWS, Publisher
+
+PROCESS, STEP_FUNCTIONS = "process", "step_functions"
 
 # Dagster masks such a field's value wherever it shows a resource's configuration.
 _SECRET: JsonDict = {"dagster__is_secret": True}
@@ -64,6 +68,15 @@ class AthenaUnloadResource(dg.ConfigurableResource["AthenaUnloadResource"]):
         gt=0,
     )
 
+    runner: str = Field(
+        default="process",
+        description="Who runs the protocol: `process`, the run itself, or `step_functions`, an execution of the state"
+        " machine, which goes on if the run dies, and which its retry finds again.",
+    )
+    state_machine_arn: str | None = Field(
+        default=None,
+        description="With runner step_functions: the state machine of deploy/step_functions.yaml.",
+    )
     preview_rows: int = Field(
         default=SAMPLE_ROWS,
         description="Rows of each result that its materialization shows. 0: none, where Dagster may not hold data.",
@@ -75,7 +88,11 @@ class AthenaUnloadResource(dg.ConfigurableResource["AthenaUnloadResource"]):
     _open: list[Generator[Any]] = PrivateAttr(default_factory=list)
 
     def publisher(self) -> Publisher:
-        """The one publisher of this resource; Dagster makes a resource for each run. No call is sent by making it."""
+        """The one publisher of this resource; Dagster makes a resource for each run. No call is sent by making it.
+
+        Raises:
+            InvalidTarget: settings that do not go together.
+        """
         if self._publisher is None:
             settings = AwsSettings(
                 region=self.region_name,
@@ -88,8 +105,22 @@ class AthenaUnloadResource(dg.ConfigurableResource["AthenaUnloadResource"]):
                 output_location=self.output_location,
                 expected_bucket_owner=self.expected_bucket_owner,
             )
-            self._publisher = Publisher(settings, lease_seconds=self.lease_seconds)
+            self._publisher = self._made(settings)
         return self._publisher
+
+    def _made(self, settings: AwsSettings) -> Publisher:
+        if self.runner == PROCESS and self.state_machine_arn is None:
+            return Publisher(settings, lease_seconds=self.lease_seconds)
+        if self.runner == STEP_FUNCTIONS and self.state_machine_arn is not None:
+            return StepFunctionsPublisher(
+                settings, state_machine=self.state_machine_arn, lease_seconds=self.lease_seconds
+            )
+        raise InvalidTarget(
+            "(any)",
+            "the resource's runner",
+            f"runner is {self.runner!r} and state_machine_arn is {self.state_machine_arn!r}.",
+            f"Use {PROCESS!r} without a state machine, or {STEP_FUNCTIONS!r} with one.",
+        )
 
     @contextmanager
     def closing(self, publications: Generator[Any]) -> Iterator[None]:

@@ -1,0 +1,111 @@
+"""The Lambda function of the state machine: one step of a request, or the clean-up after a failed one.
+
+The state machine only calls it, waits, and calls it again; what is decided is decided by the protocol in here. Nothing
+has to survive in the function: the register and the execution's own state hold all that the next step needs.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import os
+import time
+from typing import Any, Protocol
+
+from athena_assets.aws.session import AwsSettings
+from athena_assets.aws.steps import Pause, Progress
+from athena_assets.core.codec import decode, encode
+from athena_assets.core.policy import LEASE_SECONDS
+from athena_assets.core.request import Request
+from athena_assets.errors import AthenaAssetsError, ServiceUnavailable
+from athena_assets.step_functions.documents import Wish, outcome_document, raised, read_wish
+from athena_assets.step_functions.names import session_of
+from athena_assets.unload import Publisher
+
+logging.getLogger("athena_assets").setLevel(logging.INFO)  # each request's story, in the function's log
+
+MARGIN = 90.0
+"""Seconds of the function's time in which no call is begun: longer than any one call takes with its retries."""
+
+
+class Context(Protocol):
+    """What is used of Lambda's context object."""
+
+    def get_remaining_time_in_millis(self) -> int: ...
+
+
+def handler(event: dict[str, Any], context: Context) -> dict[str, Any]:
+    """Serves `{"action", "execution", "name", "input", "memory"}`; see docs/step-functions.md for each.
+
+    Returns:
+        `{"status", "seconds", "memory", "outcome"}`; with status `waiting`, the next step is due after `seconds`.
+
+    Raises:
+        An exception of the name of the error that `Publisher.unload` would have raised.
+    """
+    try:
+        return _served(event, context.get_remaining_time_in_millis() / 1000)
+    except AthenaAssetsError as error:
+        raise raised(error) from error
+
+
+def _served(event: dict[str, Any], seconds: float) -> dict[str, Any]:
+    wish, execution = read_wish(event["input"]), event["execution"]
+    publisher, session = _publisher(wish.output_location), session_of(execution)
+    if event["action"] == "abandon":
+        _abandon(publisher, wish, session)
+        return {"status": "abandoned"}
+    request = _request(publisher, wish, event["name"], execution)
+    found = publisher.step(
+        request,
+        session=session,
+        host=f"Step Functions, execution {event['name']}",
+        progress=_read(event["memory"]),
+        until=time.monotonic() + seconds - min(MARGIN, seconds / 3),
+    )
+    if isinstance(found, Pause):
+        memory = json.loads(encode(found.progress))
+        return {"status": "waiting", "seconds": found.seconds, "memory": memory, "outcome": None}
+    status = type(found).__name__.lower()
+    return {"status": status, "seconds": 0, "memory": None, "outcome": outcome_document(found)}
+
+
+def _request(publisher: Publisher, wish: Wish, name: str, execution: str) -> Request:
+    return publisher.request(
+        wish.target,
+        partition=wish.partition,
+        request_id=wish.request_id or name,
+        force=wish.force,
+        upstream_versions=wish.upstream_versions,
+        run=wish.run or execution,
+        first_try=wish.first_try or wish.request_id is None,
+    )
+
+
+def _abandon(publisher: Publisher, wish: Wish, session: str) -> None:
+    location = wish.target.location_for(wish.partition)
+    try:
+        publisher.give_up(location, session)
+    except TimeoutError as error:
+        raise ServiceUnavailable(
+            location,
+            "the query was not stopped in time.",
+            not_done="The slot is not free.",
+            next_step="Nothing has to be done: the next caller goes on once the lease has run out.",
+        ) from error
+
+
+def _read(memory: object) -> Progress | None:
+    return None if memory is None else decode(json.dumps(memory).encode(), Progress)
+
+
+@functools.lru_cache(maxsize=8)
+def _publisher(output_location: str | None) -> Publisher:
+    """Kept while the function is warm: making clients takes longer than most steps."""
+    settings = AwsSettings(
+        workgroup=os.environ.get("ATHENA_ASSETS_WORKGROUP") or "primary",
+        output_location=output_location or os.environ.get("ATHENA_ASSETS_OUTPUT_LOCATION") or None,
+        expected_bucket_owner=os.environ.get("ATHENA_ASSETS_EXPECTED_BUCKET_OWNER") or None,
+    )
+    return Publisher(settings, lease_seconds=float(os.environ.get("ATHENA_ASSETS_LEASE_SECONDS") or LEASE_SECONDS))
