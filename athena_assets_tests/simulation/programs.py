@@ -28,6 +28,12 @@ Protocol = Generator[Effect[Any], Any, Any]
 Start = Callable[[], tuple[Caller | str, Protocol]]
 """A fresh run: its Caller, or else the session in whose name it acts, and its generator."""
 
+GoOn = Callable[[Caller], tuple[Caller, Protocol] | None]
+"""What goes on in the place of a caller that waits or is superseded; None: nothing does."""
+
+STEPS = 2
+"""Of one run; then it waits on. Each raises the fence, so that there would be states without end."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -66,16 +72,24 @@ class Local:
 class Program:
     """All states of one caller that have been seen.
 
-    `on_interrupt` makes what runs in its place once it has been interrupted, given its session.
+    `on_interrupt` makes what runs in its place once it has been interrupted, given its session. With `go_on` it runs in
+    steps.
     """
 
-    def __init__(self, name: str, start: Start, on_interrupt: Callable[[str], Protocol] | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        start: Start,
+        on_interrupt: Callable[[str], Protocol] | None = None,
+        go_on: GoOn | None = None,
+    ) -> None:
         self.name = name
+        self._go_on = go_on
         self._on_interrupt = on_interrupt
         self._interrupted: dict[str, Program] = {}
         self._start = start
         self._known: dict[str, Local] = {}
-        self.initial = self._arrive(Run(start), ())
+        self.initial = self._arrive(Run(start, go_on), ())
 
     def step(self, local: Local, answer: Answer) -> Local:
         """The state after an answer to `local.effect`."""
@@ -106,7 +120,7 @@ class Program:
         return self._interrupted[session].initial
 
     def _replayed(self, history: tuple[Answer, ...]) -> Run:
-        run = Run(self._start)
+        run = Run(self._start, self._go_on)
         for answer in history:
             run.resume(answer)
         return run
@@ -127,8 +141,10 @@ class Program:
 class Run:
     """One generator, stepped from one effect that the world must answer to the next."""
 
-    def __init__(self, start: Start) -> None:
+    def __init__(self, start: Start, go_on: GoOn | None) -> None:
         self.caller, self.generator = start()
+        self._go_on = go_on
+        self.steps = 0
         self.clock = 0.0
         self.effect: Effect[Any] | None = None
         self.outcome: Any = None
@@ -149,14 +165,30 @@ class Run:
     def _advance(self, move: Callable[[], Effect[Any]]) -> None:
         """Runs on through what no other caller can see."""
         try:
-            effect = move()
-            while (told := self._private(effect)) is not None:
-                effect = self.generator.send(told[0])
+            effect: Effect[Any] | None = move()
+            while effect is not None and (told := self._private(effect)) is not None:
+                effect = self._next_step() if self._hands_over(effect) else self.generator.send(told[0])
             self.effect = effect
         except StopIteration as stop:
             self.effect, self.outcome = None, stop.value
         except (AthenaAssetsError, AssertionError) as error:
             self.effect, self.outcome = None, error
+
+    def _hands_over(self, effect: Effect[Any]) -> bool:
+        if self._go_on is None or self.steps >= STEPS:
+            return False
+        waits = isinstance(effect, effects.Sleep) and effect.handover
+        return waits or (isinstance(effect, effects.Report) and effect.event == "superseded")
+
+    def _next_step(self) -> Effect[Any] | None:
+        assert self._go_on is not None and isinstance(self.caller, Caller)
+        self.steps += 1
+        self.generator.close()
+        following = self._go_on(self.caller)
+        if following is None:
+            return None
+        self.caller, self.generator = following
+        return next(self.generator)
 
     def _private(self, effect: Effect[Any]) -> tuple[Any] | None:
         match effect:
@@ -177,7 +209,7 @@ def _text(run: Run) -> str:
     """Everything that the future of a run depends on."""
     if run.effect is None:
         return f"ended {_canonical(run.outcome)}"
-    parts = [repr(run.clock)]
+    parts = [repr(run.clock), str(run.steps)]
     generator: Any = run.generator
     while generator is not None:
         frame = generator.gi_frame

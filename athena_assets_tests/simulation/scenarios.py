@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,6 +15,7 @@ from athena_assets.core.collect import collect
 from athena_assets.core.effects import AtOnce, CopyObject, DrawId, Effect
 from athena_assets.core.generation import UpstreamVersion, generation_fingerprint
 from athena_assets.core.location import Location
+from athena_assets.core.memory import Memory
 from athena_assets.core.protocol import Caller
 from athena_assets.core.register import Mode, Owner
 from athena_assets.core.request import Published, Request
@@ -80,6 +82,27 @@ def caller(wish: Request) -> Program:
     return Program(wish.id, start, lambda session: abandon(wish.slot, session))
 
 
+def stepped(wish: Request) -> Program:
+    """A caller in steps, as the Lambda function runs it. All of one request have one session; a crash loses memory."""
+    return Program(
+        wish.id,
+        lambda: _step(wish),
+        lambda session: abandon(wish.slot, session),
+        lambda before: _step(wish, before.memory),
+    )
+
+
+def late_step(wish: Request) -> Program:
+    """A step of `wish` that was thought dead, and runs beside the one that was begun in its place."""
+    return Program(f"{wish.id}, late", lambda: _step(wish), go_on=lambda _: None)
+
+
+def _step(wish: Request, memory: Memory | None = None) -> tuple[Caller, Protocol]:
+    session = hashlib.sha256(wish.id.encode()).hexdigest()[:16]
+    made = Caller(wish, "function", 1, session=session, memory=memory)
+    return made, made.publish()
+
+
 def collector() -> Program:
     """`athena-assets gc`."""
     return Program("gc", lambda: ("", collect(Slot(LOCATION, "gc"), delete=True)))
@@ -121,9 +144,14 @@ def scenario(
     beside: Callable[[], Program] | None = None,
     glue: bool = False,
     queries: int = 1,
+    in_steps: int = 0,
+    twin: bool = False,
     **faults: int,
 ) -> Scenario:
-    """Faults by the names of Fault, in lower case."""
+    """Faults by the names of Fault, in lower case.
+
+    The first `in_steps` wishes are each run in steps; with `twin`, a late step of the first runs beside.
+    """
     generations = {
         wish.id: {
             number: generation_fingerprint(wish.definition, (UpstreamVersion(str(TABLE), f"v{number}"),))
@@ -135,7 +163,11 @@ def scenario(
     return Scenario(
         name=name,
         location=LOCATION,
-        programs=lambda: (*(caller(wish) for wish in wishes), *((beside(),) if beside is not None else ())),
+        programs=lambda: (
+            *(stepped(wish) if number < in_steps else caller(wish) for number, wish in enumerate(wishes)),
+            *((beside(),) if beside is not None else ()),
+            *((late_step(wishes[0]),) if twin else ()),
+        ),
         world=lambda: (world or World(files_per_query=files, glue=glue)).copy(),
         faults={Fault[fault.upper()]: times for fault, times in faults.items()},
         fixed=frozenset(
@@ -146,8 +178,8 @@ def scenario(
         invariants=Invariants(
             LOCATION,
             mode,
-            {wish.id: wish.id for wish in wishes},
-            generations,
+            {wish.id: wish.id for wish in wishes} | ({late_step(wishes[0]).name: wishes[0].id} if twin else {}),
+            generations | ({late_step(wishes[0]).name: generations[wishes[0].id]} if twin else {}),
             selects,
             queries,
             HARMLESS,
@@ -215,6 +247,7 @@ SMALL: dict[str, Callable[[], Scenario]] = {
     "a stranger": lambda: scenario("a stranger", A, B, stranger=1, world=replaced(), queries=2),
     "a lie": lambda: scenario("a lie", A, B, lie=1),
     "a timeout": lambda: scenario("a timeout", request("a", target(timeout=20)), pause=1),
+    "in steps": lambda: scenario("in steps", A, in_steps=1, crash=1, fail_for_good=1),
     "gc beside a publication": lambda: scenario(
         "gc beside a publication", A, beside=collector, world=replaced(), queries=2
     ),
@@ -249,6 +282,14 @@ LARGE: dict[str, Callable[[], Scenario]] = {
     "a restart inside Athena": lambda: scenario("a restart inside Athena", A, B, orphan=1, crash=1),
     "a forgotten token": lambda: scenario("a forgotten token", A, B, forget=1, crash=1),
     "an interruption": lambda: scenario("an interruption", A, B, interrupt=1),
+    "in steps: a late step": lambda: scenario("in steps: a late step", A, in_steps=1, twin=True),
+    "in steps: another caller": lambda: scenario("in steps: another caller", A, B, in_steps=1, crash=1),
+    "in steps: both": lambda: scenario("in steps: both", A, B, in_steps=2, expiry=1),
+    "in steps: an interruption": lambda: scenario("in steps: an interruption", A, B, in_steps=1, interrupt=1),
+    "in steps: pointer": lambda: scenario(
+        "in steps: pointer", POINTED[0], mode=Mode.POINTER, in_steps=1, twin=True, fail=1
+    ),
+    "in steps: direct": lambda: scenario("in steps: direct", *DIRECT, mode=Mode.DIRECT, in_steps=1, crash=1),
     "a restore beside a publication": lambda: scenario(
         "a restore beside a publication", A, beside=restorer, world=replaced(OLDER, OLD), crash=1, queries=3
     ),
