@@ -181,7 +181,8 @@ class Run:
         return waits or (isinstance(effect, effects.Report) and effect.event == "superseded")
 
     def _next_step(self) -> Effect[Any] | None:
-        assert self._go_on is not None and isinstance(self.caller, Caller)
+        assert self._go_on is not None
+        assert isinstance(self.caller, Caller)
         self.steps += 1
         self.generator.close()
         following = self._go_on(self.caller)
