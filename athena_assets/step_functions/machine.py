@@ -205,7 +205,7 @@ def _told(notify: Notify, detail_type: str, what: dict[str, Any], status: dict[s
     }
 
 
-def definition_text(definition: dict[str, Any], width: int = 112) -> str:
+def definition_text(definition: dict[str, Any], width: int = 100) -> str:
     """The definition as JSON for people: whatever fits into a line stands in one."""
     return "\n".join(_lines(definition, width, 0))
 
