@@ -57,14 +57,14 @@ def test_the_definition_can_be_written_to_a_file(tmp_path: Path, capsys: pytest.
     assert str(path) in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("where", ["before", "after"])
+@pytest.mark.parametrize("where", [0, 1, 2])
 def test_json_holds_the_definition_and_where_it_was_written(
-    where: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    where: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "machine.asl.json"
     for more in ([], ["--output", str(path)]):
         command = [*EXPORT, *more]
-        run(["--json", *command] if where == "before" else [*command, "--json"])
+        run([*command[:where], "--json", *command[where:]])
         assert json.loads(capsys.readouterr().out) == {
             "command": "step-functions export",
             "exit_status": 0,
