@@ -13,7 +13,7 @@ export DAGSTER_DISABLE_TELEMETRY := yes
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo dev test test-all lint format lock clean
+.PHONY: help demo dev test test-all lint format lambda lock clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -41,6 +41,9 @@ lint: $(VENV)/.dev-installed  ## check style, types and who imports whom
 format: $(VENV)/.dev-installed  ## format, and mend what ruff can mend
 	@$(BIN)/ruff check --fix --quiet --exit-zero
 	@$(BIN)/ruff format --quiet
+
+lambda: $(VENV)/.local-installed  ## build the zip of the Lambda function: build/step_functions.zip
+	@$(BIN)/python deploy/step_functions_zip.py build/step_functions.zip
 
 # Keeps the versions that are locked where they still satisfy pyproject.toml. `make lock LOCK_ARGS=--upgrade` moves all
 # of them, `LOCK_ARGS='--upgrade-package NAME'` one.

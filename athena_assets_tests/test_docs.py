@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import io
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -32,7 +33,8 @@ from athena_assets.orchestration.checks import CHECKS
 from athena_assets.orchestration.fields import SharedFields
 from athena_assets.orchestration.upstream import build_upstream_sensor
 from athena_assets.sql import inspect_query
-from athena_assets_tests.deploy.template import load_template
+from athena_assets.step_functions.machine import Bus, Topic, state_machine
+from athena_assets_tests.deploy.template import STEP_FUNCTIONS_YAML, load_template
 from athena_assets_tests.e2e.lake import Lake, wait_until
 from athena_assets_tests.orchestration.yaml_defs import load_text
 
@@ -44,6 +46,7 @@ PAGES = (
     "publish-modes.md",
     "runs.md",
     "sensors.md",
+    "step-functions.md",
     "targets.md",
     "troubleshooting.md",
 )
@@ -193,20 +196,67 @@ def test_every_field_of_the_yaml_is_documented() -> None:
 # --- deploy.md --------------------------------------------------------------------------------------------------------
 
 
-def test_parameters_statements_and_rules_of_the_template_are_documented() -> None:
-    text, template = page("deploy.md"), load_template()
-    bucket, policy = template["Resources"]["Bucket"], template["Resources"]["BucketPolicy"]
-    documented = {row["Parameter"].strip("`"): row["Default"].strip("`") for row in tables(text, "Parameter")}
-    assert documented == {
+def documented_parameters(text: str) -> dict[str, str]:
+    return {row["Parameter"].strip("`"): row["Default"].strip("`") for row in tables(text, "Parameter")}
+
+
+def parameters(template: dict[str, Any]) -> dict[str, str]:
+    return {
         name: "none" if each.get("Default") == "" else str(each.get("Default", ""))
         for name, each in template["Parameters"].items()
     }
+
+
+def test_parameters_statements_and_rules_of_the_template_are_documented() -> None:
+    text, template = page("deploy.md"), load_template()
+    bucket, policy = template["Resources"]["Bucket"], template["Resources"]["BucketPolicy"]
+    assert documented_parameters(text) == parameters(template)
     assert [row["Statement"].strip("`") for row in tables(text, "Statement")] == [
         each["Sid"] for each in policy["Properties"]["PolicyDocument"]["Statement"]
     ]
     assert [row["Rule"].strip("`") for row in tables(text, "Rule")] == [
         each["Id"] for each in bucket["Properties"]["LifecycleConfiguration"]["Rules"]
     ]
+
+
+# --- step-functions.md -----------------------------------------------------------------------------------------------
+
+
+def test_parameters_of_the_template_of_the_state_machine_are_documented() -> None:
+    assert documented_parameters(page("step-functions.md")) == parameters(load_template(STEP_FUNCTIONS_YAML))
+
+
+def test_every_state_is_documented_with_its_type() -> None:
+    documented = {row["State"].strip("`"): row["Type"] for row in tables(page("step-functions.md"), "State")}
+    states = state_machine("publish", Bus("results"))["States"]
+    assert documented == {name: state["Type"] for name, state in states.items()}
+
+
+def test_every_error_that_a_step_is_tried_again_for_is_documented_with_the_tries() -> None:
+    documented = {
+        error: int(row["Tries"].removesuffix(" more"))
+        for row in tables(page("step-functions.md"), "Error")
+        for error in re.findall(r"`([^`]+)`", row["Error"])
+    }
+    retries = state_machine("publish")["States"]["Step"]["Retry"]
+    assert documented == {error: retry["MaxAttempts"] for retry in retries for error in retry["ErrorEquals"]}
+
+
+def test_every_field_of_a_notification_is_documented() -> None:
+    states = state_machine("publish", Topic("${Topic}"))["States"]
+    told = {
+        which: {field.removesuffix(".$") for field in states[name]["Parameters"]["Message"]}
+        for which, name in (("success", "Notify"), ("failure", "NotifyFailure"))
+    }
+    for row in tables(page("step-functions.md"), "Field"):
+        where = {which for which, fields in told.items() if row["Field"].strip("`") in fields}
+        assert where == ({"success", "failure"} if row["In"] == "both" else {row["In"]}), row
+    assert len(tables(page("step-functions.md"), "Field")) == len(set.union(*told.values()))
+
+
+def test_the_input_of_the_example_has_a_target() -> None:
+    [block] = blocks(page("step-functions.md"), "json")
+    assert Target(**json.loads(block)["target"]).name == "daily_orders"
 
 
 # --- targets.md ------------------------------------------------------------------------------------------------------
@@ -683,5 +733,5 @@ def test_every_command_that_is_named_exists() -> None:
     if not defined:
         pytest.skip("there is no command line yet")
     for name in PAGES:
-        for command in re.findall(r"`athena-assets (\w+)", page(name)):
-            assert f"def {command}(" in defined, (name, command)
+        for command in re.findall(r"`athena-assets ([\w-]+)", page(name)):
+            assert f"def {command.replace('-', '_')}(" in defined, (name, command)

@@ -20,6 +20,7 @@ from athena_assets.cli.orphans import orphans
 from athena_assets.cli.publish import takeover, unload
 from athena_assets.cli.report import error_document
 from athena_assets.cli.session import Session, shared_options, write
+from athena_assets.cli.step_functions import step_functions
 from athena_assets.errors import AthenaAssetsError
 
 _HELPED = 0  # the output is the help, and no document
@@ -40,7 +41,7 @@ def program(context: click.Context) -> None:
     session.command = context.invoked_subcommand
 
 
-for command in (unload, status, show, scrub, gc, restore, repair, rebuild, takeover, orphans, local):
+for command in (unload, status, show, scrub, gc, restore, repair, rebuild, takeover, orphans, step_functions, local):
     program.add_command(command)
 
 

@@ -71,8 +71,8 @@ def test_help_and_document_list_every_exit_status(capsys: pytest.CaptureFixture[
 
 def test_the_document_describes_every_command(capsys: pytest.CaptureFixture[str]) -> None:
     run(["--help"])
-    listed = re.findall(r"^  ([a-z]+)  ", capsys.readouterr().out.partition("Commands:")[2], re.MULTILINE)
-    assert len(listed) == 11
+    listed = re.findall(r"^  ([a-z-]+)  ", capsys.readouterr().out.partition("Commands:")[2], re.MULTILINE)
+    assert len(listed) == 12
     for command in listed:
         assert f"athena-assets {command}" in DOCUMENT
 

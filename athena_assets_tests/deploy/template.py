@@ -1,18 +1,30 @@
-"""The template as CloudFormation would see it, for given parameters: enough of its functions for deploy/bucket.yaml."""
+"""A template as CloudFormation would see it, for given parameters: enough of its functions for those in deploy/."""
 
 from __future__ import annotations
 
 import re
 from fnmatch import fnmatchcase
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 BUCKET_YAML = Path(__file__).parents[2] / "deploy" / "bucket.yaml"
+STEP_FUNCTIONS_YAML = BUCKET_YAML.with_name("step_functions.yaml")
 ACCOUNT, REGION = "123456789012", "us-east-1"
-PSEUDO = {"AWS::AccountId": ACCOUNT, "AWS::Partition": "aws", "AWS::Region": REGION}
+PSEUDO = {"AWS::AccountId": ACCOUNT, "AWS::Partition": "aws", "AWS::Region": REGION, "AWS::StackName": "stack"}
 ROLE_ARN = f"arn:aws:iam::{ACCOUNT}:role/publisher"
+FUNCTION_ARN = f"arn:aws:lambda:{REGION}:{ACCOUNT}:function:stack-Function"
+LOG_ARN = f"arn:aws:logs:{REGION}:{ACCOUNT}:log-group:{{}}:*"
+ATTRIBUTES = {
+    "PublisherRole.Arn": ROLE_ARN,
+    "Function.Arn": FUNCTION_ARN,
+    "FunctionLog.Arn": LOG_ARN.format("/aws/lambda/stack"),
+    "StatesLog.Arn": LOG_ARN.format("/aws/vendedlogs/states/stack"),
+    "StatesRole.Arn": f"arn:aws:iam::{ACCOUNT}:role/states",
+}
+_NOTHING = object()
 
 
 class _Loader(yaml.SafeLoader):
@@ -34,26 +46,28 @@ def _construct(loader: yaml.SafeLoader, suffix: str, node: yaml.Node) -> dict[st
 _Loader.add_multi_constructor("!", _construct)
 
 
-def load_template() -> dict[str, Any]:
-    document: dict[str, Any] = yaml.load(BUCKET_YAML.read_text(encoding="utf-8"), _Loader)
+@cache
+def load_template(path: Path = BUCKET_YAML) -> dict[str, Any]:
+    document: dict[str, Any] = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     return document
 
 
-def resources(**given: Any) -> dict[str, Any]:
-    """The resources with every function resolved. Conditions are not looked at."""
-    template = load_template()
-    values: dict[str, Any] = {**PSEUDO, "Bucket": given["BucketName"]}
+def resources(path: Path = BUCKET_YAML, **given: Any) -> dict[str, Any]:
+    """The resources with every function resolved. A resource's own condition is not looked at."""
+    template = load_template(path)
+    values: dict[str, Any] = {**PSEUDO, "AWS::NoValue": _NOTHING, "Bucket": given.get("BucketName")}
     for name, description in template["Parameters"].items():
         value = given.get(name, description.get("Default"))
         assert value is not None, f"{name} has no default"
         values[name] = value.split(",") if description["Type"] == "CommaDelimitedList" else value
+    values["conditions"] = {name: _resolve(each, values) for name, each in template["Conditions"].items()}
     resolved: dict[str, Any] = _resolve(template["Resources"], values)
     return resolved
 
 
 def _resolve(value: Any, values: dict[str, Any]) -> Any:
     if isinstance(value, list):
-        return [_resolve(each, values) for each in value]
+        return [item for each in value if (item := _resolve(each, values)) is not _NOTHING]
     if not isinstance(value, dict):
         return value
     if len(value) == 1:
@@ -65,6 +79,14 @@ def _resolve(value: Any, values: dict[str, Any]) -> Any:
                 return _attribute(argument, values)
             case "Fn::Sub":
                 return _substituted(argument, values)
+            case "Fn::If":
+                condition, then, otherwise = argument
+                return _resolve(then if values["conditions"][condition] else otherwise, values)
+            case "Fn::Not":
+                return not _resolve(argument[0], values)
+            case "Fn::Equals":
+                first, second = (_resolve(each, values) for each in argument)
+                return first == second
             case "Fn::Join":
                 return argument[0].join(_resolve(argument[1], values))
             case "Fn::Split":
@@ -77,16 +99,15 @@ def _resolve(value: Any, values: dict[str, Any]) -> Any:
                 for name, resource in body.items():
                     logical = name.replace(f"&{{{variable}}}", re.sub(r"\W|_", "", item))
                     found[logical] = _resolve(resource, values | {variable: item})
-        else:
-            found[key] = _resolve(each, values)
+        elif (resolved := _resolve(each, values)) is not _NOTHING:
+            found[key] = resolved
     return found
 
 
 def _attribute(path: list[str], values: dict[str, Any]) -> str:
     if path == ["Bucket", "Arn"]:
         return f"arn:aws:s3:::{values['BucketName']}"
-    assert path == ["PublisherRole", "Arn"], path
-    return ROLE_ARN
+    return ATTRIBUTES[".".join(path)]
 
 
 def _substituted(argument: Any, values: dict[str, Any]) -> str:
