@@ -7,9 +7,10 @@ these functions read and set single attributes only. It calls other services thr
 Seams: `default_user_config["stepfunctions"]["execute_state_machine"]`; `boto_client_for` and its access key;
 `lambda_backends[account][region].get_function`, `UnknownFunctionException`, and of a `LambdaFunction` `.function_name`,
 `.version`, `.region`, `.handler`, `.run_time`, `.timeout`, `.memory_size`, `.environment_vars`, `.code_bytes`,
-`.code_digest`, `.package_type`; `stepfunctions_parser_backends[account][region].state_machines`, their `.executions`,
-and of an execution `.execution_arn`, `.exec_status`, `.stop_date`, `.error`, `.cause`, `.stop`, `.exec_worker.env`
-(`None` until its thread has read the definition) with `.program_state()`: a `ProgramStopped` has what `stop` was given.
+`.code_digest`, `.package_type`; `stepfunctions_parser_backends[account][region].state_machines`, and of one `.name`,
+`.definition`, `.roleArn`, `.executions`; of an execution `.execution_arn`, `.status`, `.exec_status`, `.stop_date`,
+`.error`, `.cause`, `.stop`, `.exec_worker.env` (`None` until its thread has read the definition), whose
+`.program_state()` is `None` until the first state is entered, and a `ProgramStopped` with what `stop` was given.
 """
 
 from __future__ import annotations
@@ -86,6 +87,14 @@ def prepare_callers() -> None:
         boto_client_for("us-east-1", "lambda")
 
 
+def find_state_machine(region: str, name: str) -> tuple[str, str] | None:
+    """Definition and role of a state machine; `None` if there is none of this name."""
+    from moto.stepfunctions.parser.models import stepfunctions_parser_backends
+
+    machines = list(stepfunctions_parser_backends[ACCOUNT][region].state_machines)
+    return next(((machine.definition, machine.roleArn) for machine in machines if machine.name == name), None)
+
+
 def _executions() -> Iterator[Any]:
     from moto.stepfunctions.parser.models import stepfunctions_parser_backends
 
@@ -110,7 +119,17 @@ def stop_execution(execution: Any, error: str | None, cause: str | None) -> date
         if time.monotonic() > deadline:
             raise RuntimeError(f"{execution.execution_arn} neither begins nor ends")
         time.sleep(0.001)
-    found: datetime = execution.stop_date
+    found = end_of(execution)
+    assert found is not None
+    return found
+
+
+def end_of(execution: Any) -> datetime | None:
+    """When it was stopped or ended; `None` while it runs. moto moves the former to when its thread is back."""
+    from moto.stepfunctions.parser.asl.eval.program_state import ProgramStopped
+
+    state = _program_state(execution)
+    found: datetime | None = state.stop_date if isinstance(state, ProgramStopped) else execution.stop_date
     return found
 
 
