@@ -12,7 +12,7 @@ from athena_assets.local import moto_seams
 from athena_assets.local.athena_errors import RequestRefused
 from athena_assets.local.athena_history import FINAL, SUCCEEDED, Execution, History, Submission
 from athena_assets.local.athena_runner import Runner
-from athena_assets.local.gateway import json_error
+from athena_assets.local.error_replies import json_error
 from athena_assets.local.http_server import Reply
 from athena_assets.local.sql_translation import parse_select
 from athena_assets.local.statements import MAX_STATEMENT_BYTES, Select, Unload, read_statement

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from athena_assets.local import moto_seams
+from athena_assets.local import moto_seams, moto_task_seams
 from athena_assets.local.athena_history import History
 from athena_assets.local.athena_runner import Runner
 from athena_assets.local.fault_rules import FaultRules
@@ -15,6 +15,7 @@ from athena_assets.local.http_server import Reply
 from athena_assets.local.query_faults import Failure, QueryFaults, Requeue
 from athena_assets.local.request_log import RequestLog
 from athena_assets.local.s3_clock import CLOCK
+from athena_assets.local.sandboxes import Sandboxes
 from athena_assets.local.state_folder import StateFolder
 from athena_assets.local.workgroups import WorkGroups
 
@@ -32,6 +33,7 @@ class Control:
         history: History,
         runner: Runner,
         workgroups: WorkGroups,
+        sandboxes: Sandboxes,
         state: StateFolder | None = None,
     ) -> None:
         self._log = log
@@ -40,10 +42,12 @@ class Control:
         self._history = history
         self._runner = runner
         self._workgroups = workgroups
+        self._sandboxes = sandboxes
         self._state = state
         self._calls: dict[str, Callable[..., Any]] = {
             "ping": lambda: {"embedded_aws": PROTOCOL},
             "queries": lambda: [execution.record() for execution in history.all()],
+            "functions": sandboxes.records,
             "requests": log.select,
             "reset": self._reset,
             "faults.add": lambda fault: rules.add(Fault.from_json(fault)),
@@ -97,11 +101,15 @@ class Control:
         self._query_faults.rows_per_file = int(rows)
 
     def _reset(self) -> None:
-        """Queries are stopped before the stores are emptied: a PUT asks under the lock whether its query was
-        stopped."""
+        """Queries are stopped before the stores are emptied: a PUT asks under the lock whether its query was stopped.
+
+        Executions are stopped before functions are: else they would see them fail, and call them again.
+        """
         executions = self._history.clear()
         for execution in executions:
             self._runner.stop(execution)
+        moto_task_seams.stop_executions()
+        self._sandboxes.stop_all()
         self._clear()
         with moto_seams.LOCK:
             moto_seams.reset()

@@ -17,11 +17,10 @@ import boto3
 import botocore.session
 from botocore.config import Config
 
+from athena_assets.local.client_environment import ACCESS_KEY, REGION, SECRET_KEY, client_environment
 from athena_assets.local.fault_client import Faults
-from athena_assets.local.faults import QueryRecord, RequestRecord
+from athena_assets.local.faults import FunctionRecord, QueryRecord, RequestRecord
 
-REGION = "us-east-1"
-_ACCESS_KEY, _SECRET_KEY = "embedded", "embedded"
 _PACKAGE_ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -105,8 +104,8 @@ class EmbeddedAws:
                 }
                 core = botocore.session.Session(session_vars=nowhere)
                 self._session = boto3.Session(
-                    aws_access_key_id=_ACCESS_KEY,
-                    aws_secret_access_key=_SECRET_KEY,
+                    aws_access_key_id=ACCESS_KEY,
+                    aws_secret_access_key=SECRET_KEY,
                     region_name=REGION,
                     botocore_session=core,
                 )
@@ -117,22 +116,15 @@ class EmbeddedAws:
 
     def environment(self) -> dict[str, str]:
         """Variables for a child process whose AWS clients are to use this server."""
-        return {
-            "AWS_ENDPOINT_URL": self.endpoint_url,
-            "AWS_ACCESS_KEY_ID": _ACCESS_KEY,
-            "AWS_SECRET_ACCESS_KEY": _SECRET_KEY,
-            "AWS_DEFAULT_REGION": REGION,
-            "AWS_REGION": REGION,
-            "AWS_EC2_METADATA_DISABLED": "true",
-            "AWS_CONFIG_FILE": os.devnull,
-            "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
-            "NO_PROXY": "127.0.0.1",
-            "no_proxy": "127.0.0.1",
-        }
+        return client_environment(self.endpoint_url)
 
     def queries(self) -> list[QueryRecord]:
         """The embedded Athena's own history, oldest first."""
         return [QueryRecord(**record) for record in self._call("queries")]
+
+    def functions(self) -> list[FunctionRecord]:
+        """The subprocesses of Lambda functions that are alive now, oldest first."""
+        return [FunctionRecord(**record) for record in self._call("functions")]
 
     def requests(
         self, service: str | None = None, operation: str | None = None, key_contains: str | None = None
@@ -142,7 +134,10 @@ class EmbeddedAws:
         return [RequestRecord(**record) for record in found]
 
     def reset(self) -> None:
-        """Stops all queries, lets held requests go, and empties everything: buckets, tables, history, faults, log."""
+        """Stops all queries, executions and functions, lets held requests go, and empties everything.
+
+        Everything: buckets, tables, functions, state machines, history, faults, log.
+        """
         self._call("reset")
 
     def stop(self) -> None:

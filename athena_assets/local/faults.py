@@ -112,7 +112,8 @@ class RequestRecord:
     """One HTTP request in the order in which the server finished reading them.
 
     `key` is: the object key (S3); the prefix (S3 listings); all keys joined by newlines (DeleteObjects); the query
-    string (StartQueryExecution), otherwise the query id (Athena); `database.table` (Glue). It is cut at 2,048
+    string (StartQueryExecution), otherwise the query id (Athena); `database.table` (Glue); the function's name or ARN
+    (Lambda); the ARN of an execution or the name of a new one (Step Functions). It is cut at 2,048
     characters in the log, never for the matching of faults. `status` is 0 while unanswered and -1 if the connection
     was dropped; of a request that is applied late (`ApplyLate`) it then says what nobody was told.
     """
@@ -138,3 +139,13 @@ class QueryRecord:
     output_location: str
     state_change_reason: str | None = None
     statistics: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionRecord:
+    """A subprocess of a Lambda function: one execution environment. `invocations` counts the present one too."""
+
+    function_name: str
+    pid: int
+    busy: bool
+    invocations: int

@@ -1,4 +1,4 @@
-"""The front of the server: log, faults, then Athena, S3 or the rest of moto.
+"""The front of the server: log, faults, then Athena, S3, Glue, Lambda, Step Functions or the rest of moto.
 
 A fault holds its request in the request's own thread, with no lock held.
 """
@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from athena_assets.local import moto_seams, s3_gate
+from athena_assets.local.error_replies import json_error, service_error
 from athena_assets.local.fault_rules import FaultRules, Rule
 from athena_assets.local.faults import (
     ApplyLate,
@@ -27,23 +28,16 @@ from athena_assets.local.faults import (
 )
 from athena_assets.local.http_server import ConnectionDropped, Reply
 from athena_assets.local.identify import Identity, identify
+from athena_assets.local.lambda_api import LambdaApi
 from athena_assets.local.request_log import DROPPED, Entry, RequestLog
+from athena_assets.local.sandboxes import Sandboxes
 from athena_assets.local.state_folder import StateFolder
+from athena_assets.local.states_gate import LOST, StatesGate, is_task
 
 CONTROL_PREFIX = "/_embedded/"
 
 AthenaHandler = Callable[[str, bytes, str], Reply]
 ControlHandler = Callable[[str, bytes], Reply]
-
-
-def json_error(status: int, code: str, message: str, **fields: str) -> Reply:
-    """An error of a JSON-protocol service. Extra fields are the modeled members of the error shape."""
-    body = {"__type": code, "Message": message, **fields}
-    return Reply(
-        status,
-        [("Content-Type", "application/x-amz-json-1.1"), ("x-amzn-errortype", code)],
-        json.dumps(body).encode(),
-    )
 
 
 class Gateway:
@@ -55,9 +49,12 @@ class Gateway:
         control: ControlHandler,
         log: RequestLog,
         rules: FaultRules,
+        sandboxes: Sandboxes,
         state: StateFolder | None = None,
     ) -> None:
         self._moto = moto_seams.MotoApps()
+        self._lambda = LambdaApi(self._moto, sandboxes)
+        self._states = StatesGate(self._moto.call)
         self._athena = athena
         self._control = control
         self._log = log
@@ -74,11 +71,15 @@ class Gateway:
             reply = self._serve(entry, environ, body)
         except ConnectionDropped:
             entry.status = DROPPED
+            if is_task(environ):
+                return self._error(identity, 500, *LOST)
             raise
         except Exception:
             entry.status = 500
             raise
         entry.status = reply.status
+        if reply.cut is not None and is_task(environ):
+            return self._error(identity, 500, *LOST)
         return reply
 
     def _serve(self, entry: Entry, environ: dict[str, Any], body: bytes) -> Reply:
@@ -125,7 +126,7 @@ class Gateway:
     def _error(self, identity: Identity, status: int, code: str, message: str) -> Reply:
         if identity.service == "s3":
             return s3_gate.s3_error(status, code, message, identity.key or identity.bucket or "")
-        return json_error(status, code, message)
+        return service_error(identity.service, status, code, message)
 
     def _apply(self, identity: Identity, environ: dict[str, Any], body: bytes) -> Reply:
         if identity.service == "athena":
@@ -135,6 +136,10 @@ class Gateway:
         if identity.service == "glue":
             return self._glue(identity, environ, body)
         # Other services may call back into this server (Step Functions' tasks do), so the lock is not held for them.
+        if identity.service == "lambda":
+            return self._lambda.serve(identity, environ, body)
+        if identity.service == "states":
+            return self._states.serve(identity, environ, body)
         return self._moto.call(identity.service, environ)
 
     def _s3(self, identity: Identity, environ: dict[str, Any], body: bytes) -> Reply:

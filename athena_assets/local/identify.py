@@ -65,6 +65,16 @@ _KEY = {
     "DELETE": {"uploadId": "AbortMultipartUpload", "tagging": "DeleteObjectTagging"},
     "HEAD": {},
 }
+# Lambda's paths after `/<date>/functions/<name>`; its other operations are not named.
+_FUNCTION = {
+    ("GET", ""): "GetFunction",
+    ("DELETE", ""): "DeleteFunction",
+    ("PUT", "code"): "UpdateFunctionCode",
+    ("GET", "configuration"): "GetFunctionConfiguration",
+    ("PUT", "configuration"): "UpdateFunctionConfiguration",
+    ("POST", "invocations"): "Invoke",
+    ("POST", "versions"): "PublishVersion",
+}
 _KEY_DEFAULT = {
     "GET": "GetObject",
     "PUT": "PutObject",
@@ -88,12 +98,20 @@ def _credential_scope(environ: Mapping[str, Any]) -> tuple[str | None, str]:
     return None, DEFAULT_REGION
 
 
+def access_key(environ: Mapping[str, Any]) -> str | None:
+    """The access key that the request is signed with; `None` if it is not signed."""
+    _, found, rest = str(environ.get("HTTP_AUTHORIZATION", "")).partition("Credential=")
+    return rest.split("/", 1)[0] if found else None
+
+
 def identify(environ: Mapping[str, Any], body: bytes) -> Identity:
     """Never fails: what cannot be named is `Unknown`, and left to moto."""
     service, region = _credential_scope(environ)
     target = str(environ.get("HTTP_X_AMZ_TARGET", ""))
     if target:
         return _json_service(service, target, body, region)
+    if service == "lambda":
+        return _lambda(environ, body, region)
     if service not in (None, "s3"):
         form = parse_qs(body[:4096].decode("latin-1")) if body else {}
         return Identity(str(service), form.get("Action", ["Unknown"])[0], None, None, region)
@@ -117,7 +135,34 @@ def _json_service(service: str | None, target: str, body: bytes, region: str) ->
             table = document.get("TableName") or (document.get("Name") if "DatabaseName" in document else fallback)
             parts = [document.get("DatabaseName") or document.get("Name"), table or fallback]
             key = ".".join(str(part) for part in parts if part) or None
+        elif named == "states":
+            key = document.get("name") or document.get("executionArn") or document.get("stateMachineArn")
     return Identity(named, operation, None, key, region)
+
+
+def _lambda(environ: Mapping[str, Any], body: bytes, region: str) -> Identity:
+    method = str(environ["REQUEST_METHOD"])
+    # The raw path: a function may be named by its ARN, and a layer's ARN in a path may hold an encoded slash.
+    raw = str(environ.get("RAW_URI") or environ.get("PATH_INFO", "/")).split("?", 1)[0]
+    parts = [unquote(part) for part in raw.strip("/").split("/")]
+    operation, key = "Unknown", None
+    if parts[1:2] == ["functions"]:
+        if len(parts) == 2:
+            operation = {"GET": "ListFunctions", "POST": "CreateFunction"}.get(method, "Unknown")
+            key = _created(body) if operation == "CreateFunction" else None
+        else:
+            key = parts[2]
+            operation = _FUNCTION.get((method, "/".join(parts[3:])), "Unknown")
+    return Identity("lambda", operation, None, key, region)
+
+
+def _created(body: bytes) -> str | None:
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return None
+    name = document.get("FunctionName") if isinstance(document, dict) else None
+    return None if name is None else str(name)
 
 
 def split_path(environ: Mapping[str, Any]) -> tuple[str | None, str | None]:

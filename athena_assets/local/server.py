@@ -23,6 +23,7 @@ from typing import NoReturn
 os.environ.setdefault("MOTO_DISABLE_GLOBAL_CORS", "true")
 os.environ.setdefault("S3_IGNORE_SUBDOMAIN_BUCKETNAME", "true")
 
+from athena_assets.local import moto_task_seams
 from athena_assets.local.athena_api import AthenaApi
 from athena_assets.local.athena_history import History
 from athena_assets.local.athena_runner import Runner
@@ -32,6 +33,7 @@ from athena_assets.local.gateway import Gateway
 from athena_assets.local.http_server import LoopbackServer
 from athena_assets.local.query_faults import DEFAULT_ROWS_PER_FILE, QueryFaults
 from athena_assets.local.request_log import RequestLog
+from athena_assets.local.sandboxes import Sandboxes
 from athena_assets.local.state_folder import StateFolder, StateRefused
 from athena_assets.local.workgroups import WorkGroups
 
@@ -39,7 +41,10 @@ PARENT_CHECK_SECONDS = 0.1
 
 
 def build_gateway(
-    cache_folder: Path, rows_per_file: int = DEFAULT_ROWS_PER_FILE, state: StateFolder | None = None
+    cache_folder: Path,
+    sandboxes: Sandboxes,
+    rows_per_file: int = DEFAULT_ROWS_PER_FILE,
+    state: StateFolder | None = None,
 ) -> Gateway:
     """The whole embedded AWS as one application, with what `state` has kept."""
     if state is not None:
@@ -47,20 +52,28 @@ def build_gateway(
     log, rules, query_faults = RequestLog(), FaultRules(), QueryFaults(rows_per_file)
     history, workgroups = History(state), WorkGroups(state)
     runner = Runner(query_faults, cache_folder, history, state)
-    control = Control(log, rules, query_faults, history, runner, workgroups, state)
-    return Gateway(AthenaApi(history, runner, workgroups), control, log, rules, state)
+    control = Control(log, rules, query_faults, history, runner, workgroups, sandboxes, state)
+    moto_task_seams.execute_state_machines()
+    return Gateway(AthenaApi(history, runner, workgroups), control, log, rules, sandboxes, state)
 
 
-def _end(folder: Path) -> NoReturn:
+def _end(folder: Path, sandboxes: Sandboxes) -> NoReturn:
     """Query threads and held requests may be anywhere: the process ends without waiting for them."""
+    sandboxes.kill_all()
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(0)
 
 
-def _watch_parent(parent: int, folder: Path) -> None:
+def _watch_parent(parent: int, folder: Path, sandboxes: Sandboxes) -> None:
     while os.getppid() == parent:
         time.sleep(PARENT_CHECK_SECONDS)
-    _end(folder)
+    _end(folder, sandboxes)
+
+
+def _call_back_at(port: int) -> None:
+    """Step Functions' tasks call this server by moto's clients, which must heed neither proxies nor profiles."""
+    calls = {"MOTO_PORT": str(port), "NO_PROXY": "localhost,127.0.0.1", "no_proxy": "localhost,127.0.0.1"}
+    os.environ.update(calls, AWS_CONFIG_FILE=os.devnull, AWS_SHARED_CREDENTIALS_FILE=os.devnull)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -74,21 +87,23 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     folder = Path(tempfile.mkdtemp(prefix="embedded-aws-"))
+    sandboxes = Sandboxes(folder)
 
     def on_signal(number: int, frame: FrameType | None) -> None:
-        _end(folder)
+        _end(folder, sandboxes)
 
     signal.signal(signal.SIGTERM, on_signal)
     signal.signal(signal.SIGINT, on_signal)
     if options.parent_pid is not None:
-        threading.Thread(target=_watch_parent, args=(options.parent_pid, folder), daemon=True).start()
+        threading.Thread(target=_watch_parent, args=(options.parent_pid, folder, sandboxes), daemon=True).start()
     try:
         state = None if options.state is None else StateFolder(options.state)
-        server = LoopbackServer(options.host, options.port, build_gateway(folder, options.rows_per_file, state))
+        gateway = build_gateway(folder, sandboxes, options.rows_per_file, state)
+        server = LoopbackServer(options.host, options.port, gateway)
     except (ValueError, OSError, StateRefused) as error:
         shutil.rmtree(folder, ignore_errors=True)
         sys.exit(f"embedded AWS: {error}")
-    os.environ["MOTO_PORT"] = str(server.port)  # Step Functions' tasks call back here
+    _call_back_at(server.port)
     sys.stdout.write(json.dumps({"port": server.port, "pid": os.getpid()}) + "\n")
     sys.stdout.flush()
     server.serve_forever()
