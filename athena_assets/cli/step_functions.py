@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,10 @@ from pathlib import Path
 import click
 
 from athena_assets.cli.exits import Exit
+from athena_assets.cli.publish import REQUEST_ID
 from athena_assets.cli.session import EPILOG, Session, also_here
+from athena_assets.cli.targets import find_targets
+from athena_assets.step_functions.documents import Wish
 from athena_assets.step_functions.machine import Bus, Notify, Topic, definition_text, state_machine
 
 FUNCTION = "${Function}"
@@ -42,6 +46,29 @@ def step_functions(context: click.Context) -> None:
     session = context.find_object(Session)
     assert session is not None
     session.command = f"step-functions {context.invoked_subcommand}"
+
+
+@step_functions.command("input", epilog=EPILOG)
+@click.argument("target", metavar="TARGET")
+@click.option("--partition", metavar="KEY", help="The partition to publish.")
+@click.option("--force", is_flag=True, help="Run the query anew, whatever is published; join nobody.")
+@REQUEST_ID
+@also_here
+@click.pass_obj
+def input_(session: Session, target: str, partition: str | None, force: bool, request_id: str | None) -> int:
+    """Write the input with which an execution publishes a target, for whoever starts it: a schedule, a script.
+
+    Without --request-id, each execution is a wish of its own. `unload --state-machine ARN` starts executions itself.
+    """
+    found = find_targets(target, session.source)
+    if len(found) != 1:
+        raise click.UsageError(f"{target!r} means {len(found)} targets; name one.")
+    found[0].location_for(partition)
+    wish = Wish(target=found[0], partition=partition, force=force, request_id=request_id)
+    wish.text()
+    session.document["input"] = wish.document()
+    session.say(json.dumps(wish.document(), indent=1))
+    return Exit.DONE
 
 
 @step_functions.command(epilog=EPILOG)

@@ -12,10 +12,11 @@ import pytest
 from athena_assets import AwsSettings, Target
 from athena_assets.step_functions import handler as function
 from athena_assets.step_functions.documents import Wish
+from athena_assets_tests.cli.conftest import cli
 from athena_assets_tests.e2e.conftest import lake, server
 from athena_assets_tests.e2e.lake import LEASE, Lake
 
-__all__ = ["lake", "server"]
+__all__ = ["cli", "lake", "server"]
 
 MACHINE = "arn:aws:states:us-east-1:123456789012:stateMachine:unload"
 
