@@ -25,14 +25,17 @@ from athena_assets.core.slot import Slot
 from athena_assets.core.tenure import Tenure, answered, look, vanished
 
 
-def check_not_lost(slot: Slot, fence: int) -> Effects[None]:
+def check_not_lost(slot: Slot, found: Register | None, fence: int) -> Effects[None]:
     """A slot without a publication has no manifest of this fence or a later one: one that has had its register lost.
+
+    Unless the register has come, or gone on, since `found` was read.
 
     Raises:
         RegisterVanished: fences that begin again could let an old owner publish.
     """
     manifests = yield from answered(ListObjects(keys.manifest_root(slot.location)), slot)
-    if any((keys.manifest_fence(slot.location, each.key) or 0) >= fence for each in manifests):
+    published = any((keys.manifest_fence(slot.location, each.key) or 0) >= fence for each in manifests)
+    if published and (yield from look(slot)).register == found:
         raise vanished(slot)
 
 
@@ -44,7 +47,7 @@ def check_first_use(tenure: Tenure) -> Effects[None]:
         LocationOverlaps: a target publishes to a location above this one, or to one inside it.
     """
     try:
-        yield from check_not_lost(tenure.slot, tenure.register.fence)
+        yield from check_not_lost(tenure.slot, tenure.register, tenure.register.fence)
         yield from _check_neighbours(tenure)
     except (errors.RegisterVanished, errors.LocationOverlaps):
         yield from tenure.change(register.released)

@@ -105,7 +105,7 @@ class Caller:
             if found is not None and found.state is State.BLOCKED and found.failure is not None:
                 raise policy.failure_error(self.slot, found.failure)
             if found is None or (found.state is State.FREE and found.publication is None):
-                yield from self._check_not_lost(found)
+                yield from check_not_lost(self.slot, found, 1 if found is None else found.fence + 1)
             self._known = found is not None
             if self._since is None:
                 self._since = in_flight(found)
@@ -142,14 +142,6 @@ class Caller:
         if own is None:
             self._searched = _newest(found)
         return own
-
-    def _check_not_lost(self, found: Register | None) -> Effects[None]:
-        """Before anything is written; unless the register has come, or gone on, since we looked."""
-        try:
-            yield from check_not_lost(self.slot, 1 if found is None else found.fence + 1)
-        except errors.RegisterVanished:
-            if (yield from look(self.slot)).register == found:
-                raise
 
     def _expectation(self) -> Expectation:
         return Expectation(
@@ -355,8 +347,10 @@ class Caller:
             return
         self._take_over_at_once = False
         tenure = Tenure(self.slot, taken)
-        event = "goes on" if predecessor else "taken over"
-        yield from perform(Report(event, f"from {describe(found)}, state {found.state}"))
+        if predecessor:
+            yield from perform(Report("goes on", f"fence {fence}, state {found.state}"))
+        else:
+            yield from perform(Report("taken over", f"from {describe(found)}, state {found.state}"))
         if found.state is State.SUBMITTING and found.publication is None:
             yield from check_first_use(tenure)  # the dead owner may not have come to it
         if found.state is State.PUBLISHING:

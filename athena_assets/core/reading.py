@@ -51,7 +51,7 @@ def read_published(slot: Slot) -> Effects[PublishedFiles]:
     found = (yield from look(slot)).register
     publication = None if found is None else found.publication
     if found is None or publication is None:
-        yield from check_not_lost(slot, 1 if found is None else found.fence + 1)
+        yield from check_not_lost(slot, found, 1 if found is None else found.fence + 1)
         raise errors.NothingPublished(
             slot,
             "nothing is published here yet.",

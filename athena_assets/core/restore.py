@@ -39,7 +39,7 @@ def restore(slot: Slot, *, fence: int, owner: Owner, lease: float, may_be_retry:
     seen = yield from look(slot)
     found = seen.register
     if found is None:
-        yield from check_not_lost(slot, 1)
+        yield from check_not_lost(slot, None, 1)
     if found is not None and found.state is State.FREE and may_be_retry:
         done = yield from find(slot, found.remembered, owner.request, above=0)
         if done is not None:

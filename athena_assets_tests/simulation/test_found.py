@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from athena_assets import errors
 from athena_assets.core import effects, keys
 from athena_assets.core.effects import Effect
 from athena_assets.core.protocol import Caller
+from athena_assets.core.reading import read_published
 from athena_assets.core.register import FailureKind, Mode, Owner, State
 from athena_assets.core.request import Published
 from athena_assets.core.restore import restore
@@ -229,3 +231,18 @@ def test_throttled_start_that_nobody_else_can_send_is_given_up() -> None:
     register = story.world.register(LOCATION)
     assert register is not None
     assert register.state is State.FREE
+
+
+@pytest.mark.parametrize(
+    "late", [read_published, partial(restore, fence=1, owner=Owner("late", "host", 1, "late"), lease=60)]
+)
+def test_who_looked_before_the_first_publication_does_not_take_the_register_for_lost(
+    late: Callable[[Slot], Steps],
+) -> None:
+    """A reader was paused between the register, which was not there yet, and the manifests."""
+    story = Story()
+    paused = late(SLOT)
+    story.until(paused, effects.ListObjects)
+    assert isinstance(story.end(caller("first")), Published)
+    with pytest.raises((errors.NothingPublished, errors.NotKept)):  # as it was when they looked
+        story.end(paused)

@@ -219,7 +219,8 @@ def test_a_new_process_finds_the_execution_of_one_that_died(lake: Lake, machine:
     first.kill()
     first.wait()
     caller = ThreadCaller(machine.publisher(), target, {"request_id": "wish"}).start()
-    wait_until(lambda: any("under way already" in line for line in caller.story), "it finds the execution")
+    wait_until(lambda: caller.told("execution"), "it finds the execution")
+    assert machine.executions() == ["RUNNING"]
     lake.aws.faults.release(hold)
     assert isinstance(caller.join(120).outcome, Published)
     assert machine.executions() == ["SUCCEEDED"]
