@@ -18,11 +18,12 @@ import pytest
 
 from athena_assets import AwsSettings, OnConflict, OutputFormat, Published, Publisher, Reuse, Target, errors
 from athena_assets.aws.driver import Driver, new_caller
+from athena_assets.aws.executions import Execution, Status
 from athena_assets.aws.glue_versions import VersionKind
 from athena_assets.aws.session import AwsClients
 from athena_assets.core import effects, keys
 from athena_assets.core.effects import CopyObject, Effect, PollQuery, ReadObject, Unanswered
-from athena_assets.core.location import parse_location
+from athena_assets.core.location import Location, parse_location
 from athena_assets.core.output import _COMPRESSIONS
 from athena_assets.core.partition import Grain
 from athena_assets.core.register import Mode
@@ -33,7 +34,9 @@ from athena_assets.orchestration.checks import CHECKS
 from athena_assets.orchestration.fields import SharedFields
 from athena_assets.orchestration.upstream import build_upstream_sensor
 from athena_assets.sql import inspect_query
+from athena_assets.step_functions.documents import Wish
 from athena_assets.step_functions.machine import Bus, Topic, state_machine
+from athena_assets.step_functions.publisher import outcome_of
 from athena_assets_tests.deploy.template import STEP_FUNCTIONS_YAML, load_template
 from athena_assets_tests.e2e.lake import Lake, wait_until
 from athena_assets_tests.orchestration.yaml_defs import load_text
@@ -252,6 +255,11 @@ def test_every_field_of_a_notification_is_documented() -> None:
         where = {which for which, fields in told.items() if row["Field"].strip("`") in fields}
         assert where == ({"success", "failure"} if row["In"] == "both" else {row["In"]}), row
     assert len(tables(page("step-functions.md"), "Field")) == len(set.union(*told.values()))
+
+
+def test_every_field_of_an_executions_input_is_documented() -> None:
+    rows = tables(page("step-functions.md"), "Input")
+    assert [row["Input"].strip("`") for row in rows] == [each.name for each in dataclasses.fields(Wish)]
 
 
 def test_the_input_of_the_example_has_a_target() -> None:
@@ -577,6 +585,27 @@ def _failing(sales: Sales, reason: str, **how: Any) -> Callable[[], object]:
     return lambda: sales.publisher().unload(sales.target(retries=0))
 
 
+EXECUTION = "arn:aws:states:eu-central-1:123456789012:execution:unload:daily-3f1c"
+
+
+def execution_failed(sales: Sales) -> Iterator[Callable[[], object]]:
+    cause = '{"errorMessage": "RequestId: 1 Error: Runtime exited with error: exit status 1"}'
+    yield _ended(Execution(EXECUTION, Status.FAILED, error="Runtime.ExitError", cause=cause))
+    yield _ended(Execution(EXECUTION, Status.SUCCEEDED, output="{}"))
+
+
+def execution_stopped(sales: Sales) -> Iterator[Callable[[], object]]:
+    yield _ended(Execution(EXECUTION, Status.ABORTED))
+
+
+def _ended(execution: Execution) -> Callable[[], object]:
+    def told() -> object:
+        result = outcome_of(Location("lake", "published/daily/"), execution)
+        raise result if isinstance(result, Exception) else AssertionError(result)
+
+    return told
+
+
 def query_failed(sales: Sales) -> Iterator[Callable[[], object]]:
     reason = "Insufficient Lake Formation permission(s) on orders"
     yield _failing(sales, reason, error_category=3, retryable=False)
@@ -667,6 +696,8 @@ SCENARIOS = (
     not_rebuilt,
     request_conflict,
     workgroup_conflict,
+    execution_failed,
+    execution_stopped,
     query_failed,
     query_user_error,
     too_many_partitions,

@@ -17,6 +17,7 @@ from athena_assets.aws.driver import warn_not_freed
 from athena_assets.aws.executions import Execution, Executions, Status
 from athena_assets.aws.session import AwsSettings
 from athena_assets.core.effects import Unanswered
+from athena_assets.core.location import Location
 from athena_assets.core.policy import LEASE_SECONDS, PATIENCE_SECONDS
 from athena_assets.core.request import Published, Request, Reused, Skipped
 from athena_assets.core.target import Target
@@ -227,7 +228,7 @@ class StepFunctionsPublisher(Publisher):
             if not found.ended:
                 run.tell(f"execution {run.arn} is under way already")
                 return
-            if found.status is Status.SUCCEEDED and not isinstance(_outcome(run, found), Skipped):
+            if found.status is Status.SUCCEEDED and not isinstance(outcome_of(run.request.location, found), Skipped):
                 run.tell(f"execution {run.arn} has this request's outcome already")
                 run.earlier = True
                 return
@@ -237,7 +238,7 @@ class StepFunctionsPublisher(Publisher):
         assert run.arn is not None
         found = _answered(run, partial(self._executions.describe, run.arn))
         if found.ended:
-            outcome = _outcome(run, found)
+            outcome = outcome_of(run.request.location, found)
             return self._as_of_now(run, outcome) if run.earlier else outcome
         now = time.monotonic()
         shortest, longest = LOOK_SECONDS
@@ -292,13 +293,12 @@ def _answered(run: _Run, ask: Callable[[], T | Unanswered], *, started: bool = F
     return answer
 
 
-def _outcome(run: _Run, found: Execution) -> Result:
+def outcome_of(slot: Location, found: Execution) -> Result:
     """What an execution that has ended says."""
-    slot = run.request.location
     if found.status is Status.SUCCEEDED:
         try:
-            return read_outcome(json.loads(found.output)["outcome"], found.arn)
-        except (ValueError, KeyError, TypeError) as error:
+            return read_outcome(json.loads(found.output).get("outcome"), found.arn)
+        except (ValueError, AttributeError) as error:
             return ExecutionFailed(
                 slot,
                 f"the output of execution {found.arn} can't be read: {error}.",
