@@ -75,7 +75,7 @@ class AthenaUnloadResource(dg.ConfigurableResource["AthenaUnloadResource"]):
     )
     state_machine_arn: str | None = Field(
         default=None,
-        description="With runner step_functions: the state machine of deploy/step_functions.yaml.",
+        description="The state machine of deploy/step_functions.yaml, with runner step_functions. None: there is none.",
     )
     preview_rows: int = Field(
         default=SAMPLE_ROWS,

@@ -1,13 +1,16 @@
-"""`athena-assets step-functions export`."""
+"""`athena-assets step-functions`."""
 
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from athena_assets import Target
 from athena_assets.cli import run
+from athena_assets.step_functions.documents import Wish, read_wish
 from athena_assets.step_functions.machine import Bus, Topic, definition_text, state_machine
 
 TOPIC = "arn:aws:sns:eu-central-1:123456789012:results"
@@ -102,3 +105,19 @@ def test_wrong_usage_writes_nothing(
 def test_the_group_alone_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["step-functions", "--help"]) == 0
     assert "export" in capsys.readouterr().out
+
+
+def test_the_input_of_a_target_is_what_an_execution_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    target = Target(name="daily", query="SELECT n FROM t WHERE d = ${partition}", location="s3://lake/d/${partition}/")
+    fields = {"name": target.name, "query": target.query, "location": target.location}
+    (tmp_path / "given_targets.py").write_text(f"from athena_assets import Target\ndaily = Target(**{fields!r})\n")
+    arguments = ["step-functions", "input", "given_targets:daily"]
+    assert run([*arguments, "--partition", "2024-01-01", "--request-id", "r-1", "--force"]) == 0
+    wish = read_wish(json.loads(capsys.readouterr().out))
+    assert wish == Wish(target=target, partition="2024-01-01", request_id="r-1", force=True)
+    assert run(arguments) == 2
+    assert "no partition key was given" in capsys.readouterr().err

@@ -48,7 +48,13 @@ def defs() -> dg.Definitions:
         backfill_policy=dg.BackfillPolicy.single_run() if keys else None,
         retry_policy=dg.RetryPolicy(max_retries=2),  # for a termination to be final all the same
     )
-    athena = AthenaUnloadResource(output_location=os.environ["TEST_RESULTS"], lease_seconds=LEASE)
+    machine = os.environ.get("TEST_STATE_MACHINE")
+    athena = AthenaUnloadResource(
+        output_location=os.environ["TEST_RESULTS"],
+        lease_seconds=LEASE,
+        runner="process" if machine is None else "step_functions",
+        state_machine_arn=machine,
+    )
     return dg.Definitions(
         assets=[asset],
         jobs=[dg.define_asset_job("numbers_job", [ASSET])],

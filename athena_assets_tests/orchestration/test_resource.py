@@ -5,8 +5,11 @@ import pytest
 from dagster_aws.s3 import S3Resource
 
 from athena_assets import Publisher
+from athena_assets.errors import InvalidTarget
 from athena_assets.orchestration import AthenaUnloadResource
+from athena_assets.step_functions.publisher import StepFunctionsPublisher
 
+MACHINE = "arn:aws:states:eu-central-1:123456789012:stateMachine:unload"
 SECRETS = ["aws_secret_access_key", "aws_session_token"]
 
 
@@ -74,3 +77,23 @@ def test_environment_variables_are_read_when_a_run_starts(monkeypatch: pytest.Mo
 def test_a_lease_of_no_time_is_refused() -> None:
     with pytest.raises(ValueError, match="lease_seconds"):
         AthenaUnloadResource(lease_seconds=0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({"runner": "lambda"}, "runner is 'lambda'"),
+        ({"runner": "step_functions"}, "state_machine_arn is None"),
+        ({"state_machine_arn": MACHINE}, "runner is 'process'"),
+        ({"runner": "step_functions", "state_machine_arn": "unload"}, "not the ARN of a state machine"),
+    ],
+)
+def test_a_runner_and_a_state_machine_go_together(settings: dict[str, str], told: str) -> None:
+    with pytest.raises(InvalidTarget, match=told):
+        AthenaUnloadResource.model_validate(settings).publisher()
+
+
+def test_the_resource_lets_a_state_machine_publish() -> None:
+    resource = AthenaUnloadResource(runner="step_functions", state_machine_arn=MACHINE, region_name="eu-central-1")
+    assert isinstance(resource.publisher(), StepFunctionsPublisher)
+    assert type(AthenaUnloadResource().publisher()) is Publisher

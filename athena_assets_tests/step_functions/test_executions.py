@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import dagster as dg
@@ -21,6 +22,7 @@ from athena_assets.step_functions.machine import Topic
 from athena_assets_tests.cli.conftest import Cli
 from athena_assets_tests.e2e.lake import ROWS, Lake, ThreadCaller, done, wait_until
 from athena_assets_tests.orchestration.runs import at, recorded, resource, sized
+from athena_assets_tests.orchestration.test_termination import materialize, run_of, wait_until_told
 from athena_assets_tests.step_functions.machine_of import LEASE, Machine
 
 PARTITIONS = ["10", "20", "30"]
@@ -292,6 +294,25 @@ def test_dagster_lets_an_execution_do_it_and_records_it(
     assert register.publication.run == result.run_id
     told = [event.user_message for event in instance.all_logs(result.run_id)]
     assert any(line.startswith("execution arn:") for line in told)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_terminated_run_stops_its_execution_and_the_query(
+    lake: Lake, machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = lake.target()
+    lake.aws.faults.hold_queries()
+    monkeypatch.setenv("TEST_STATE_MACHINE", machine.arn)
+    process = materialize(lake, target, tmp_path)
+    wait_until(lambda: lake.state(target.location) == "running", "the query's id is recorded")
+    wait_until_told(tmp_path, "execution arn:")
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert run_of(tmp_path).is_failure_or_canceled, output
+    assert machine.executions() == ["ABORTED"], output
+    assert [each.state for each in lake.queries(target.location)] == ["CANCELLED"]
+    assert lake.state(target.location) == "free"
 
 
 @pytest.mark.long
