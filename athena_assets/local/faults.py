@@ -77,9 +77,9 @@ class Fault:
     """Which requests to disturb, and how. `None` matches everything.
 
     `service` is the signing name (`s3`, `athena`, `glue`, `lambda`, `states`), `operation` the SDK's operation name.
-    `key_contains` is looked for in the request's key (see `RequestRecord`). The first `skip` matching requests pass, the
-    next `times` are caught (`times=None`: all of them). A task of a state machine whose answer is dropped or cut fails
-    with the service's SdkClientException.
+    `key_contains` is looked for in the request's key (see `RequestRecord`). The first `skip` matching requests pass,
+    the next `times` are caught (`times=None`: all of them). A task of a state machine whose answer is dropped or cut
+    fails with the service's SdkClientException.
     """
 
     action: Action
