@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, HTTPClientError
 
 from athena_assets.local import CutReply, DropReply, DropRequest, EmbeddedAws, Fault, HoldRequest, Respond
 from athena_assets.local.states_gate import without_late
@@ -306,6 +306,19 @@ def test_a_start_is_idempotent_by_name_and_input_while_it_runs(shop: Workshop) -
         shop.states.start_execution(stateMachineArn=machine, name="one", input='{"n": 1}')
     assert status_of(ended) == (400, "ExecutionAlreadyExists")
     assert len(shop.states.list_executions(stateMachineArn=machine)["executions"]) == 1
+
+
+def test_a_start_whose_answer_is_lost_is_found_when_it_is_sent_again(shop: Workshop) -> None:
+    machine = shop.machine(WAIT)
+    shop.aws.faults.add(Fault(DropReply(), "states", "StartExecution", key_contains="one"))
+    other = shop.start(machine, name="two")
+    with pytest.raises(HTTPClientError):
+        shop.start(machine, name="one")
+    execution = shop.start(machine, name="one")
+    listed = shop.states.list_executions(stateMachineArn=machine)["executions"]
+    assert {entry["executionArn"] for entry in listed} == {other, execution}
+    logged = [(record.key, record.status) for record in shop.aws.requests("states", "StartExecution")]
+    assert logged == [("two", 200), ("one", -1), ("one", 200)]
 
 
 def test_one_name_started_by_many_at_once_is_one_execution(shop: Workshop) -> None:
