@@ -382,8 +382,9 @@ def test_what_a_handler_prints_and_logs_goes_to_the_servers_log(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=LONG)])
-def test_subprocesses_die_with_the_server(how: signal.Signals, tmp_path: Path) -> None:
+def test_subprocesses_die_with_the_server(how: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Idle, busy and stopped ones, and what they have started."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))  # a killed server leaves its folder
     code = (
         "import os, pathlib, subprocess, time\n"
         "def handler(event, context):\n"
