@@ -1,7 +1,8 @@
-"""The embedded AWS: S3, Glue and Athena in one local process, for tests, development and demonstrations.
+"""The embedded AWS: S3, Glue, Athena, Lambda and Step Functions, for tests, development and demonstrations.
 
-S3 and Glue are moto's, made atomic and completed where the promise of this project rests on them; Athena really
-runs, on DuckDB. It checks no signature and therefore listens on 127.0.0.1 only.
+S3, Glue and Step Functions are moto's, made atomic and completed where the promise of this project rests on them;
+Athena really runs, on DuckDB, and so do Lambda functions, in subprocesses. It checks no signature and therefore
+listens on 127.0.0.1 only.
 
 | Real AWS                                         | Here                                                        |
 |--------------------------------------------------|-------------------------------------------------------------|
@@ -23,6 +24,17 @@ runs, on DuckDB. It checks no signature and therefore listens on 127.0.0.1 only.
 | DeleteObject If-Match on an absent key: not told | 412                                                         |
 | state is durable                                 | in memory; with `start(state=...)` it survives the process  |
 | a query goes on, whatever becomes of its caller  | the server's end makes it FAILED                            |
+| an execution's name is free again after 90 days  | never                                                       |
+| functions and state machines are durable         | in memory, with a `state` too                               |
+| a function's runtime, layers, memory             | Python in a zip, on the server's own Python and packages    |
+| functions are invoked by any service             | by Invoke and by Step Functions only                        |
+| an Event invocation is tried three times         | once                                                        |
+| tails of logs (LogType)                          | never; what a function prints is in the server's log        |
+| state machines: definitions are validated        | only as far as they can be parsed                           |
+| States.ALL does not match States.Runtime         | it does                                                     |
+| errors of `events:putEvents` have names          | EventBridge.FailedEntry; all others are States.Runtime      |
+| errors of `aws-sdk:s3` tasks begin with `S3.`    | with `s3.`                                                  |
+| Step Functions: JSONata, activities, `.sync`     | not checked by our tests                                    |
 """
 
 from athena_assets.local.embedded import EmbeddedAws, EmbeddedAwsError

@@ -103,7 +103,8 @@ class Control:
     def _reset(self) -> None:
         """Queries are stopped before the stores are emptied: a PUT asks under the lock whether its query was stopped.
 
-        Executions are stopped before functions are: else they would see them fail, and call them again.
+        Executions are stopped before functions are: else they would see them fail, and call them again. Functions are
+        stopped again at the end, for a held Invoke that is let go may still have found its function.
         """
         executions = self._history.clear()
         for execution in executions:
@@ -116,4 +117,5 @@ class Control:
             self._workgroups.clear()
             if self._state is not None:
                 self._state.clear()
+        self._sandboxes.stop_all()
         self._log.clear()

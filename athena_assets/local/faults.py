@@ -76,9 +76,10 @@ _ACTIONS: dict[str, type[Action]] = {kind.__name__: kind for kind in get_args(Ac
 class Fault:
     """Which requests to disturb, and how. `None` matches everything.
 
-    `service` is the signing name (`s3`, `athena`, `glue`), `operation` the SDK's operation name. `key_contains` is
-    looked for in the request's key (see `RequestRecord`). The first `skip` matching requests pass, the next `times`
-    are caught (`times=None`: all of them).
+    `service` is the signing name (`s3`, `athena`, `glue`, `lambda`, `states`), `operation` the SDK's operation name.
+    `key_contains` is looked for in the request's key (see `RequestRecord`). The first `skip` matching requests pass,
+    the next `times` are caught (`times=None`: all of them). A task of a state machine whose answer is dropped or cut
+    fails with the service's SdkClientException.
     """
 
     action: Action
@@ -113,9 +114,9 @@ class RequestRecord:
 
     `key` is: the object key (S3); the prefix (S3 listings); all keys joined by newlines (DeleteObjects); the query
     string (StartQueryExecution), otherwise the query id (Athena); `database.table` (Glue); the function's name or ARN
-    (Lambda); the ARN of an execution or the name of a new one (Step Functions). It is cut at 2,048
-    characters in the log, never for the matching of faults. `status` is 0 while unanswered and -1 if the connection
-    was dropped; of a request that is applied late (`ApplyLate`) it then says what nobody was told.
+    (Lambda); the ARN of an execution or the name of a new one (Step Functions). It is cut at 2,048 characters in the
+    log, never for the matching of faults. `status` is 0 while unanswered and -1 if the connection was dropped; of a
+    request that is applied late (`ApplyLate`) it then says what nobody was told.
     """
 
     sequence: int

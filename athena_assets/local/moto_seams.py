@@ -1,4 +1,4 @@
-"""Every private part of moto that this package leans on, and nothing else does.
+"""Every private part of moto that this package leans on, and nothing else does. Tasks' are in `moto_task_seams`.
 
 moto is pinned; `test_moto_seams.py` fails when one of these moves. Nothing of moto is patched: requests are judged
 before moto sees them, and its stores are read and written through these functions, always under `LOCK`.

@@ -15,6 +15,7 @@ Seams: `default_user_config["stepfunctions"]["execute_state_machine"]`; `boto_cl
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Iterator
@@ -51,6 +52,8 @@ class FunctionVersion:
 def execute_state_machines() -> None:
     """moto's own setting: StartExecution interprets the definition instead of answering SUCCEEDED."""
     default_user_config["stepfunctions"] = {"execute_state_machine": True}
+    # It logs every failure of a state with the whole program; that an execution fails is an answer, not an error.
+    logging.getLogger("moto.stepfunctions").setLevel(logging.CRITICAL)
 
 
 def find_function(region: str, name_or_arn: str, qualifier: str | None) -> FunctionVersion | None:

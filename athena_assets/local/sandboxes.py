@@ -104,11 +104,14 @@ class Sandbox:
         try:
             self._channel.settimeout(seconds)
             self._channel.sendall(lambda_runtime.pack(message))
-            answer = self._receive(deadline)
         except TimeoutError:
             return TimedOut()
         except OSError:
-            return None
+            return None  # half a message is never run: the next environment may be given it
+        try:
+            answer = self._receive(deadline)
+        except TimeoutError:
+            return TimedOut()
         if answer is None:
             return Exited(self._status())
         return Finished(bool(answer["ok"]), str(answer["payload"]))

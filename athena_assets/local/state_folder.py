@@ -4,8 +4,9 @@ One row for each bucket, object (all its versions), region's catalog, query, and
 written counts. A row is committed before the reply is sent, under the same lock as the change: what a client has been
 told survives a SIGKILL of the server. Not a crash of the machine, for commits are not forced to the disk.
 
-Not kept: unfinished multipart uploads, other services, faults, the request log. The rows hold pickled objects of
-moto's, so a file of another moto or of another format is refused. Only open files that this package wrote.
+Not kept: unfinished multipart uploads, other services (Lambda and Step Functions among them), faults, the request log.
+The rows hold pickled objects of moto's, so a file of another moto or of another format is refused. Only open files that
+this package wrote.
 """
 
 from __future__ import annotations

@@ -58,7 +58,9 @@ class StatesGate:
     def serve(self, identity: Identity, environ: dict[str, Any], body: bytes) -> Reply:
         """Runs one request."""
         reply = self._serve(identity, environ, body)
-        return replace(reply, body=reply.body.replace(_MARK.encode(), b""))
+        shown = reply.body.replace(_MARK.encode(), b"")
+        headers = [field for field in reply.headers if field[0].lower() != "content-length"]
+        return replace(reply, headers=headers, body=shown)
 
     def _serve(self, identity: Identity, environ: dict[str, Any], body: bytes) -> Reply:
         moto_task_seams.reflect_stops()

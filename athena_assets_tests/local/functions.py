@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import zipfile
@@ -29,6 +30,12 @@ def zipped(files: Mapping[str, str]) -> bytes:
     return sink.getvalue()
 
 
+@functools.cache
+def _client(aws: EmbeddedAws, service: str) -> Any:
+    """One for all tests of a server: to make one takes longer than most of them."""
+    return aws.client(service, ONE_ATTEMPT)
+
+
 @dataclass
 class Workshop:
     """An embedded AWS with a role, and clients that send each request once."""
@@ -39,9 +46,9 @@ class Workshop:
     machines: int = 0
 
     def __post_init__(self) -> None:
-        self.functions = self.aws.client("lambda", ONE_ATTEMPT)
-        self.states = self.aws.client("stepfunctions", ONE_ATTEMPT)
-        self.aws.client("iam").create_role(RoleName="role", AssumeRolePolicyDocument="{}")
+        self.functions = _client(self.aws, "lambda")
+        self.states = _client(self.aws, "stepfunctions")
+        _client(self.aws, "iam").create_role(RoleName="role", AssumeRolePolicyDocument="{}")
 
     def function(self, code: str, name: str = "f", **configuration: Any) -> str:
         """CreateFunction of a module `app` with this text; returns the ARN."""

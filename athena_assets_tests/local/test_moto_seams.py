@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -12,9 +13,12 @@ import moto
 import pytest
 from moto import mock_aws
 from moto.core.models import DEFAULT_ACCOUNT_ID
+from moto.stepfunctions.parser.asl.utils.boto_client import boto_client_for
 
-from athena_assets.local import moto_seams
+from athena_assets.local import moto_seams, moto_task_seams
 from athena_assets.local.s3_clock import CLOCK
+from athena_assets_tests.local.conftest import eventually
+from athena_assets_tests.local.functions import ROLE, zipped
 
 
 @pytest.fixture(autouse=True)
@@ -91,6 +95,63 @@ def test_glue_tables_come_with_their_partitions() -> None:
     assert moto_seams.glue_table("us-east-1", "db", "absent") is None
     assert moto_seams.glue_has_database("us-east-1", "db")
     assert not moto_seams.glue_has_database("us-east-1", "absent")
+
+
+def test_functions_are_found_with_their_code() -> None:
+    boto3.client("iam").create_role(RoleName="role", AssumeRolePolicyDocument="{}")
+    code = zipped({"app.py": ""})
+    client: Any = boto3.client("lambda", region_name="us-east-1")
+    settings = {"Role": ROLE, "Handler": "app.handler", "Environment": {"Variables": {"B": "2", "A": "1"}}}
+    for name, runtime in (("f", "python3.13"), ("other", "nodejs22.x")):
+        client.create_function(FunctionName=name, Code={"ZipFile": code}, Runtime=runtime, Timeout=7, **settings)
+    found = moto_task_seams.find_function("us-east-1", "f", None)
+    assert found is not None
+    assert (found.name, found.version, found.region, found.handler) == ("f", "$LATEST", "us-east-1", "app.handler")
+    assert (found.runtime, found.timeout, found.memory_size) == ("python3.13", 7.0, 128)
+    assert (found.variables, found.code) == ((("A", "1"), ("B", "2")), code)
+    client.update_function_code(FunctionName="f", ZipFile=zipped({"app.py": "x = 1"}))
+    assert moto_task_seams.find_function("us-east-1", "f", "$LATEST") != found
+    assert moto_task_seams.find_function("us-east-1", "f", "7") is None
+    assert moto_task_seams.find_function("us-east-1", "absent", None) is None
+    with pytest.raises(ValueError, match="other is no Python function"):
+        moto_task_seams.find_function("us-east-1", "other", None)
+
+
+def test_step_functions_call_other_services_with_their_own_key() -> None:
+    moto_task_seams.prepare_callers()
+    client: Any = boto_client_for("us-east-1", "lambda")
+    assert client._get_credentials().access_key == moto_task_seams.CALLER
+
+
+def test_executions_run_and_are_stopped() -> None:
+    moto_task_seams.execute_state_machines()
+    client: Any = boto3.client("stepfunctions", region_name="us-east-1")
+    text = json.dumps({"StartAt": "W", "States": {"W": {"Type": "Wait", "SecondsPath": "$.seconds", "End": True}}})
+    machine = client.create_state_machine(name="m", definition=text, roleArn=ROLE)["stateMachineArn"]
+    assert moto_task_seams.find_state_machine("us-east-1", "m") == (text, ROLE)
+    assert moto_task_seams.find_state_machine("us-east-1", "absent") is None
+
+    def start(seconds: int) -> Any:
+        begun = client.start_execution(stateMachineArn=machine, name=f"w{seconds}", input=f'{{"seconds": {seconds}}}')
+        return moto_task_seams.find_execution(begun["executionArn"])
+
+    ended = start(0)
+    eventually(lambda: ended.status == "SUCCEEDED")
+    assert moto_task_seams.end_of(ended) == ended.stop_date
+    assert moto_task_seams.stop_execution(ended, "Ours", "why") == ended.stop_date
+    assert (ended.status, ended.error) == ("SUCCEEDED", None)
+    waiting = start(600)
+    assert moto_task_seams.end_of(waiting) is None
+    stopped = moto_task_seams.stop_execution(waiting, "Ours", "why")
+    assert (waiting.status, waiting.error, waiting.cause) == ("ABORTED", "Ours", "why")
+    assert moto_task_seams.end_of(waiting) == stopped
+    assert moto_task_seams.find_execution(machine) is None
+    last = start(601)
+    moto_task_seams.stop_execution(start(602), None, None)
+    eventually(lambda: last.exec_worker.env is not None and last.exec_worker.env.program_state() is not None)
+    moto_task_seams.stop_executions()
+    moto_task_seams.reflect_stops()
+    assert last.status == "ABORTED"
 
 
 def test_reset_empties_every_backend() -> None:
