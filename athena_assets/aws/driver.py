@@ -17,6 +17,7 @@ from athena_assets.aws.athena import Athena
 from athena_assets.aws.glue import UpstreamVersions
 from athena_assets.aws.glue_pointer import GluePointers
 from athena_assets.aws.glue_table import GlueTables
+from athena_assets.aws.running import look_for_queries
 from athena_assets.aws.s3 import S3
 from athena_assets.aws.session import AwsClients
 from athena_assets.core import effects
@@ -63,6 +64,7 @@ class Driver:
             effects.StartQuery: athena.start,
             effects.PollQuery: athena.poll,
             effects.StopQuery: athena.stop,
+            effects.LookForQueries: partial(look_for_queries, clients),
             effects.CountRows: athena.count_rows,
             effects.ResolveUpstreams: lambda effect: upstreams.resolve(effect.tables),
             effects.KeepGlueTable: GlueTables(clients, slot.bucket).keep,

@@ -98,6 +98,10 @@ class Caller:
                     skipped = yield from self._wait(found)
                     if skipped is not None:
                         return skipped
+            except errors.ForeignQueryRunning as foreign:
+                if self.request.target.on_conflict is not OnConflict.SKIP:
+                    raise
+                return Skipped(f"query {foreign.query_id} in workgroup {foreign.workgroup}", foreign.query_id)
             except LeaseLost:
                 yield from perform(Report("superseded", "another owner holds the slot; waiting for its result"))
             self._fresh = False
@@ -253,7 +257,7 @@ class Caller:
         if tenure.register.cleanup:
             yield from attempts.clean(tenure)  # a dead owner had begun it; its query has ended
         if tenure.register.state is State.SUBMITTING:
-            failed = yield from attempts.submit(tenure)
+            failed = yield from attempts.submit(tenure, self.request)
             if failed is not None:
                 return failed
         status = yield from attempts.watch(tenure, self.request.target.timeout)

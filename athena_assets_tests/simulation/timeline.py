@@ -26,7 +26,7 @@ Protocol = Generator[Effect[Any], Any, Any]
 Reply = Callable[[Any], None]
 """Takes the answer to an effect."""
 
-ATHENA = (effects.StartQuery, effects.PollQuery, effects.StopQuery)
+ATHENA = (effects.StartQuery, effects.PollQuery, effects.StopQuery, effects.LookForQueries)
 GLUE = (effects.ReadPointer, effects.MovePointer)
 CHANGES = (effects.WriteObject, effects.CopyObject, effects.DeleteObject, effects.MovePointer)
 APART = 0.3  # seconds between the first and the last of what is sent side by side
