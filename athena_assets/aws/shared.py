@@ -25,7 +25,11 @@ class _Last(Generic[T]):
 class Shared(Generic[T]):
     """Answers by what is asked. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
+    ) -> None:
+        self._clock = clock
+        self._sleep = sleep
         self._lock = threading.Lock()
         self._asked: dict[str, _Last[T]] = {}
 
@@ -34,15 +38,15 @@ class Shared(Generic[T]):
 
         None: other callers' took all of the `seconds`. An error of one's own asking is raised, and not shared.
         """
-        called = time.monotonic()
+        called = self._clock()
         with self._lock:
             last = self._asked.setdefault(what, _Last())
         if not last.lock.acquire(timeout=seconds):
             return None
         try:
             if last.answer is None or last.began < called:
-                time.sleep(max(last.began + PACE - time.monotonic(), 0.0))
-                last.answer, last.began = None, time.monotonic()
+                self._sleep(max(last.began + PACE - self._clock(), 0.0))
+                last.answer, last.began = None, self._clock()
                 last.answer = ask()
             return last.answer
         finally:

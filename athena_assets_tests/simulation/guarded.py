@@ -15,8 +15,8 @@ from athena_assets_tests.simulation.scenarios import LOCATION, request, scenario
 from athena_assets_tests.simulation.states import Scenario
 from athena_assets_tests.simulation.world import World
 
-# A foreign query leaves files at the location. In direct mode so does one of ours that has ended, and whose token Athena
-# has forgotten.
+# A foreign query leaves files at the location. In direct mode so does one of ours that has ended and whose token is
+# forgotten.
 _FOUND_FILES = (errors.LocationNotEmpty,)
 _IN_DIRECT = (errors.LocationNotEmpty, errors.QueryUserError, errors.MixedLocation, errors.DirtyLocation)
 
