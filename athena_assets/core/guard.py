@@ -184,16 +184,16 @@ def _has_ended(tenure: Tenure, query_id: str, until: float) -> Effects[bool]:
 def _check_patience(tenure: Tenure, request: Request, query: RunningQuery, waited: float) -> Effects[None]:
     target = request.target
     if target.on_conflict in (OnConflict.FAIL, OnConflict.SKIP):
-        what, advice = f"on_conflict is '{target.on_conflict}'", "use on_conflict='join' to wait for it"
+        why, advice = f"on_conflict is '{target.on_conflict}', and", "use on_conflict='join' to wait for it"
     elif waited >= target.wait_timeout:
-        what, advice = f"after {waited:.0f} s of waiting it still runs", "give the target a longer wait_timeout"
+        why, advice = f"after {waited:.0f} s of waiting", "give the target a longer wait_timeout"
     else:
         return
     unsent = _unsent(tenure.register.current)
     yield from _give_up_unsent(tenure)
     raise errors.ForeignQueryRunning(
         tenure.slot,
-        f"{_told(query)}; {what}.",
+        f"{why} {_told(query)}.",
         query_id=query.query_id,
         workgroup=query.workgroup,
         not_done="This request started no query and published nothing."
@@ -212,6 +212,6 @@ def _told(query: RunningQuery) -> str:
     text = " ".join(query.text.split())
     shown = text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
     return (
-        f"query {query.query_id} in workgroup {query.workgroup} is not of this publication and writes to "
+        f"query {query.query_id} in workgroup {query.workgroup}, which is not this publication's, writes to "
         f"{unload_destination(query.text)} ({shown})"
     )
