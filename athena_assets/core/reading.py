@@ -49,9 +49,15 @@ def read_published(slot: Slot) -> Effects[PublishedFiles]:
         SlotBusy: another result is being copied to the location at this moment (mode `staged`).
     """
     found = (yield from look(slot)).register
-    publication = None if found is None else found.publication
-    if found is None or publication is None:
-        yield from check_not_lost(slot, 1 if found is None else found.fence + 1)
+    while found is None or (publication := found.publication) is None:
+        try:
+            yield from check_not_lost(slot, 1 if found is None else found.fence + 1)
+        except errors.RegisterVanished:
+            # Or the register has come, or gone on, since we looked.
+            before, found = found, (yield from look(slot)).register
+            if found == before:
+                raise
+            continue
         raise errors.NothingPublished(
             slot,
             "nothing is published here yet.",

@@ -10,6 +10,7 @@ import pytest
 from athena_assets import errors
 from athena_assets.core import effects, keys
 from athena_assets.core.protocol import Caller
+from athena_assets.core.reading import read_published
 from athena_assets.core.register import Mode, Owner, State
 from athena_assets.core.request import Published
 from athena_assets.core.restore import restore
@@ -155,6 +156,15 @@ def test_query_that_a_paused_owner_may_still_start_is_not_given_up_for_being_thr
     published = story.end(caller("next", take_over=True)).publication
     assert story.end(paused).publication == published
     assert len(story.world.queries) == 1
+
+
+def test_a_reader_that_a_first_publication_overtakes_reads_it_and_does_not_miss_the_register() -> None:
+    """It was paused between its looks at the register and at the manifests."""
+    story = Story()
+    reader = read_published(SLOT)
+    story.until(reader, effects.ListObjects)
+    published = story.end(caller("owner", target())).publication
+    assert story.end(reader).query_id == published.query_id
 
 
 def test_throttled_start_that_nobody_else_can_send_is_given_up() -> None:
