@@ -134,7 +134,9 @@ def publish(
 
 def _clean_up(driver: Driver, caller: Caller) -> None:
     try:
-        driver.run(abandon(caller.slot, caller.session), until=time.monotonic() + CLEAN_UP_SECONDS)
+        driver.run(
+            abandon(caller.slot, caller.session, unsent=caller.unsent), until=time.monotonic() + CLEAN_UP_SECONDS
+        )
     except (AthenaAssetsError, TimeoutError) as error:
         warn_not_freed(caller, error)
 

@@ -29,6 +29,8 @@ def error_document(error: BaseException) -> dict[str, Any]:
         document["query_id"] = error.query_id
     if isinstance(error, SlotBusy):
         document["owner"] = error.owner
+    if isinstance(error, ForeignQueryRunning):
+        document["workgroup"] = error.workgroup
     return document
 
 

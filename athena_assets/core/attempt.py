@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from athena_assets import errors
-from athena_assets.core import guard, policy, register
+from athena_assets.core import policy, register
 from athena_assets.core.effects import (
     Absent,
     CountRows,
@@ -30,9 +30,9 @@ from athena_assets.core.effects import (
     Unanswered,
     perform,
 )
+from athena_assets.core.guard import Own
 from athena_assets.core.manifest import InvalidResult, match_files, parse_data_manifest
 from athena_assets.core.register import FailureKind, Mode, ObjectVersion, StartParameters
-from athena_assets.core.request import Request
 from athena_assets.core.swap import remove_all
 from athena_assets.core.tenure import Tenure, answered
 
@@ -48,20 +48,17 @@ class Failed:
     query_id: str | None = None
 
 
-def submit(tenure: Tenure, guarded: Request | None = None) -> Effects[Failed | None]:
+def submit(tenure: Tenure, own: Own | None = None) -> Effects[Failed | None]:
     """Starts the recorded attempt's query, or finds the one that an earlier owner started with the recorded token.
 
     Our own parameters were recorded last and are sent first. A mismatch says that a query exists already: every other
-    recorded set is sent until one answers with its id. With `guarded` it is first looked for what runs already, as the
-    target of that request wants it.
+    recorded set is sent until one answers with its id. With `own`, which the guard has found running, nothing is sent.
     """
     attempt = tenure.register.current
-    if guarded is not None:
-        own = yield from guard.running_already(tenure, guarded)
-        if own is not None:
-            yield from tenure.change(register.running, query_id=own.query.query_id, accepted=own.start)
-            yield from perform(Report("adopted", f"query {own.query.query_id}, which was found running"))
-            return None
+    if own is not None:
+        yield from tenure.change(register.running, query_id=own.query.query_id, accepted=own.start)
+        yield from perform(Report("adopted", f"query {own.query.query_id}, which was found running"))
+        return None
     for index in reversed(range(len(attempt.starts))):
         answer = yield from _start(tenure, attempt.starts[index], attempt.token)
         if isinstance(answer, QueryStarted):

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from athena_assets import errors
 from athena_assets.core import attempt as attempts
-from athena_assets.core import keys, policy, register
+from athena_assets.core import guard, keys, policy, register
 from athena_assets.core.answers import Expectation, answered_by, describe, in_flight
 from athena_assets.core.attempt import Failed
 from athena_assets.core.chain import find
@@ -48,6 +48,7 @@ class Caller:
         self._take_over_at_once = take_over  # a human knows that this owner, and no later one, is dead
         self._pid = pid
         self.session = ""
+        self.unsent = False  # our attempt waits for the guard: an interruption has no query to stop
         self._upstreams: tuple[UpstreamVersion, ...] = ()
         self._generation = ""
         self._fresh = False  # nothing has made us wait since the upstream versions were read
@@ -103,6 +104,7 @@ class Caller:
                     raise
                 return Skipped(f"query {foreign.query_id} in workgroup {foreign.workgroup}", foreign.query_id)
             except LeaseLost:
+                self.unsent = False
                 yield from perform(Report("superseded", "another owner holds the slot; waiting for its result"))
             self._fresh = False
 
@@ -257,7 +259,10 @@ class Caller:
         if tenure.register.cleanup:
             yield from attempts.clean(tenure)  # a dead owner had begun it; its query has ended
         if tenure.register.state is State.SUBMITTING:
-            failed = yield from attempts.submit(tenure, self.request)
+            self.unsent = guard.is_unsent(tenure.register.current)
+            own = yield from guard.running_already(tenure, self.request)
+            self.unsent = False
+            failed = yield from attempts.submit(tenure, own)
             if failed is not None:
                 return failed
         status = yield from attempts.watch(tenure, self.request.target.timeout)
