@@ -62,6 +62,17 @@ class SlotBusy(AthenaAssetsError):
         self.query_id = query_id
 
 
+class ForeignQueryRunning(AthenaAssetsError):
+    """A query that is not this publication's writes to the location, and `on_conflict` does not let us wait (on)."""
+
+    def __init__(
+        self, slot: object, what: str, *, query_id: str, workgroup: str, not_done: str, next_step: str
+    ) -> None:
+        super().__init__(slot, what, not_done=not_done, next_step=next_step)
+        self.query_id = query_id
+        self.workgroup = workgroup
+
+
 class LocationNotEmpty(AthenaAssetsError):
     """Objects that this system did not write lie under the location. They were not touched."""
 

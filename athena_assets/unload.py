@@ -112,6 +112,7 @@ class Publisher:
                 find it: publish again once Glue takes it.
             SlotBusy: another caller holds the slot, and the target's policy is to fail, or its wait_timeout has passed.
             ChainBroken: nothing tells whether this request id has published long ago.
+            ForeignQueryRunning: a query that is not ours writes to the location, and the policy is as with SlotBusy.
             QueryFailed: see its subclasses; nothing was published.
             AthenaAssetsError: everything else; the next caller goes on from what the register says.
         """
@@ -273,6 +274,7 @@ class Publisher:
             output_location=result_location(
                 target, location, self._workgroup(workgroup), self.settings.output_location
             ),
+            guard_workgroups=self.settings.guard_workgroups,
             force=force,
             may_be_retry=request_id is not None and not first_try,
             run=run,

@@ -27,7 +27,7 @@ from athena_assets.core.location import Location, parse_location
 from athena_assets.core.output import _COMPRESSIONS
 from athena_assets.core.partition import Grain
 from athena_assets.core.register import Mode
-from athena_assets.core.target import OnEmpty
+from athena_assets.core.target import Guard, OnEmpty
 from athena_assets.local import EmbeddedAws, Fault, Respond
 from athena_assets.orchestration import AthenaUnloadComponent, UnloadTarget, metadata
 from athena_assets.orchestration.checks import CHECKS
@@ -309,6 +309,7 @@ def test_grains_and_their_keys_are_the_codes() -> None:
     [
         ("on_conflict", OnConflict),
         ("reuse", Reuse),
+        ("guard", Guard),
         ("mode", Mode),
         ("on_empty", OnEmpty),
         ("grain", Grain),
@@ -445,6 +446,20 @@ class _OwnerDies(Exception):
 def _die_while_running(effect: Effect[Any]) -> None:
     if isinstance(effect, PollQuery):
         raise _OwnerDies
+
+
+def foreign_query_running(sales: Sales) -> Iterator[Callable[[], object]]:
+    hold = sales.aws.faults.hold_queries()
+    sales.aws.client("athena").start_query_execution(
+        QueryString="unload (select id from orders where country = 'AT') to 's3://lake/published/daily/at' with"
+        " (format = 'PARQUET')",
+        QueryExecutionContext={"Database": "sales"},
+        ResultConfiguration={"OutputLocation": "s3://lake/athena-results/"},
+    )
+    wait_until(lambda: sales.aws.faults.held(hold), "the query is held")
+    yield lambda: sales.publisher().unload(sales.target(guard="always", on_conflict="fail"))
+    yield Clockwork(sales, sales.target(guard="always", wait_timeout=30)).publish
+    sales.aws.faults.release(hold)
 
 
 def location_not_empty(sales: Sales) -> Iterator[Callable[[], object]]:
@@ -679,6 +694,7 @@ def result_invalid(sales: Sales) -> Iterator[Callable[[], object]]:
 SCENARIOS = (
     invalid_target,
     slot_busy,
+    foreign_query_running,
     location_not_empty,
     mode_changed,
     table_not_ours,

@@ -17,6 +17,7 @@ from athena_assets.aws.athena import Athena
 from athena_assets.aws.glue import UpstreamVersions
 from athena_assets.aws.glue_pointer import GluePointers
 from athena_assets.aws.glue_table import GlueTables
+from athena_assets.aws.running import look_for_queries
 from athena_assets.aws.s3 import S3
 from athena_assets.aws.session import AwsClients
 from athena_assets.core import effects
@@ -70,6 +71,7 @@ class Driver:
             effects.StartQuery: athena.start,
             effects.PollQuery: athena.poll,
             effects.StopQuery: athena.stop,
+            effects.LookForQueries: partial(look_for_queries, clients),
             effects.CountRows: athena.count_rows,
             effects.ResolveUpstreams: lambda effect: upstreams.resolve(effect.tables),
             effects.KeepGlueTable: GlueTables(clients, slot.bucket).keep,
@@ -148,14 +150,14 @@ def publish(
 
 def _clean_up(driver: Driver, caller: Caller) -> None:
     try:
-        give_up(driver, caller.slot, caller.session)
+        give_up(driver, caller.slot, caller.session, unsent=caller.unsent)
     except (AthenaAssetsError, TimeoutError) as error:
         warn_not_freed(caller.slot, error)
 
 
-def give_up(driver: Driver, slot: Slot, session: str) -> None:
+def give_up(driver: Driver, slot: Slot, session: str, *, unsent: bool = False) -> None:
     """Stops the query of a session and frees its slot. Raises TimeoutError after CLEAN_UP_SECONDS."""
-    driver.run(abandon(slot, session), until=time.monotonic() + CLEAN_UP_SECONDS)
+    driver.run(abandon(slot, session, unsent=unsent), until=time.monotonic() + CLEAN_UP_SECONDS)
 
 
 def warn_not_freed(slot: Slot, error: BaseException) -> None:

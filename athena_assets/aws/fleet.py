@@ -184,7 +184,9 @@ class Fleet:
         self._ready.clear()
         self._ended.clear()
         for index, task in enumerate(abandoned):
-            again = _Task(index, task.driver, task.caller, abandon(task.caller.slot, task.caller.session))
+            caller = task.caller
+            cleaning = abandon(caller.slot, caller.session, unsent=caller.unsent)
+            again = _Task(index, task.driver, caller, cleaning)
             self._active[index] = again
             if id(task) in self._calling:
                 self._after[id(task)] = again  # what is under way may change the register

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from athena_assets.aws.replies import Refusal, question
 from athena_assets.aws.session import AwsClients
-from athena_assets.core.effects import Unanswered
+from athena_assets.core.effects import LookForQueries, QueriesFound, RunningQuery, Unanswered
 
 if TYPE_CHECKING:
     from mypy_boto3_athena.type_defs import QueryExecutionTypeDef
@@ -27,22 +27,27 @@ _RUNNING = ("QUEUED", "RUNNING")
 
 
 @dataclass(frozen=True, slots=True)
-class RunningQuery:
-    """A query that had not ended when it was looked at. `submitted`: seconds of the epoch, by Athena's clock."""
-
-    query_id: str
-    workgroup: str
-    text: str
-    state: str
-    submitted: float
-
-
-@dataclass(frozen=True, slots=True)
 class Running:
     """What was found. `cut_short`: workgroups whose history was not looked through far enough, and why."""
 
     queries: tuple[RunningQuery, ...]
     cut_short: Mapping[str, str]
+
+
+def look_for_queries(clients: AwsClients, effect: LookForQueries) -> QueriesFound:
+    """Performs the protocol's effect. Callers of one process share looks: ListQueryExecutions has a small quota.
+
+    Raises:
+        AccessDenied: a call was refused, or there is no such workgroup.
+    """
+    until = time.monotonic() + effect.seconds
+
+    def look() -> QueriesFound:
+        found = running_queries(clients, (effect.workgroup,), seconds=until - time.monotonic())
+        return QueriesFound(found.queries, found.cut_short.get(effect.workgroup))
+
+    shared = clients.looks.ask(effect.workgroup, look, effect.seconds)
+    return QueriesFound((), "the looks of other callers took all the time") if shared is None else shared
 
 
 def running_queries(
@@ -94,6 +99,8 @@ class _Look:
         token: str | None = None
         for number in range(most_pages):
             if number:
+                if self.clock() + PACE > self.until:
+                    raise _CutShort(f"no time for more than {number * PAGE} queries of its history", found)
                 self.sleep(PACE)
             listed = self._ask(
                 self.clients.athena.list_query_executions,
@@ -137,6 +144,8 @@ def _running(execution: QueryExecutionTypeDef) -> RunningQuery:
         query_id=execution["QueryExecutionId"],
         workgroup=execution.get("WorkGroup", ""),
         text=execution.get("Query", ""),
+        catalog=execution.get("QueryExecutionContext", {}).get("Catalog", ""),
+        database=execution.get("QueryExecutionContext", {}).get("Database", ""),
         state=execution["Status"]["State"],
         submitted=execution["Status"]["SubmissionDateTime"].timestamp(),
     )

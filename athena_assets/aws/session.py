@@ -13,6 +13,8 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ConfigParseError, ProfileNotFound
 
+from athena_assets.aws.shared import Shared
+from athena_assets.core.effects import QueriesFound
 from athena_assets.errors import AccessDenied, InvalidTarget
 
 if TYPE_CHECKING:
@@ -38,6 +40,8 @@ class AwsSettings:
         workgroup: Athena workgroup of targets that name none.
         output_location: where Athena writes data manifests, `s3://...`; None: where the workgroup says.
         expected_bucket_owner: 12-digit account id; S3 refuses a call on a bucket of another account.
+        guard_workgroups: Athena workgroups in which a target's guard looks for running queries, besides the one that
+            the query runs in.
     """
 
     region: str | None = None
@@ -49,6 +53,7 @@ class AwsSettings:
     workgroup: str = "primary"
     output_location: str | None = None
     expected_bucket_owner: str | None = None
+    guard_workgroups: tuple[str, ...] = ()
 
 
 class AwsClients:
@@ -56,6 +61,7 @@ class AwsClients:
 
     def __init__(self, settings: AwsSettings) -> None:
         self.settings = settings
+        self.looks = Shared[QueriesFound]()  # at what runs in a workgroup
         try:
             self._session = boto3.session.Session(
                 aws_access_key_id=settings.access_key_id,

@@ -24,7 +24,7 @@ MEANINGS = {
     Exit.DONE: "done: published, reused, or the answer is yes",
     Exit.NEGATIVE: "the query failed, or the answer is no: not clean, kept, blocked or published; no register",
     Exit.USAGE: "wrong usage, a target that is wrong or not found, settings that contradict each other",
-    Exit.BUSY: "another caller holds the slot; also where the target's on_conflict is skip",
+    Exit.BUSY: "another caller holds the slot, or a foreign query writes there; also where on_conflict is skip",
     Exit.AWS: "AWS refused a call or did not answer, or it is not known whether a write was applied",
     Exit.ATTENTION: "a person has to look: foreign objects, a blocked slot, a register or manifest gone or unreadable",
     Exit.BUG: "a bug of this program, or of the module that holds the target; its trace is shown",
@@ -42,7 +42,7 @@ _EXITS: tuple[tuple[tuple[type[errors.AthenaAssetsError], ...], Exit], ...] = (
         (errors.InvalidTarget, errors.LocationOverlaps, errors.RequestConflict, errors.WorkgroupConflict, BadUsage),
         Exit.USAGE,
     ),
-    ((errors.SlotBusy,), Exit.BUSY),
+    ((errors.SlotBusy, errors.ForeignQueryRunning), Exit.BUSY),
     (
         (errors.AccessDenied, errors.ServiceUnavailable, errors.OutcomeUnknown, errors.ExecutionFailed),
         Exit.AWS,

@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 import click
 
 from athena_assets.aws.replies import Refusal, question
-from athena_assets.aws.running import RunningQuery, running_queries
+from athena_assets.aws.running import running_queries
 from athena_assets.aws.session import AwsClients
 from athena_assets.cli.exits import Exit
 from athena_assets.cli.report import age_text, table
 from athena_assets.cli.session import EPILOG, Session, also_here
 from athena_assets.cli.targets import targets_of
-from athena_assets.core.effects import Unanswered
+from athena_assets.core.effects import RunningQuery, Unanswered
 from athena_assets.core.location import InvalidLocation, Location, parse_location
 from athena_assets.core.orphans import names
 from athena_assets.core.statement import Label, parse_label

@@ -10,7 +10,7 @@ from typing import Any
 from athena_assets.core.effects import ListedObject
 from athena_assets.core.register import Publication
 from athena_assets.core.request import Published, Reused, Skipped
-from athena_assets.errors import AthenaAssetsError, QueryFailed, SlotBusy
+from athena_assets.errors import AthenaAssetsError, ForeignQueryRunning, QueryFailed, SlotBusy
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 
@@ -25,10 +25,12 @@ def error_document(error: BaseException) -> dict[str, Any]:
             "not_done": error.not_done,
             "next_step": error.next_step,
         }
-    if isinstance(error, QueryFailed | SlotBusy):
+    if isinstance(error, QueryFailed | SlotBusy | ForeignQueryRunning):
         document["query_id"] = error.query_id
     if isinstance(error, SlotBusy):
         document["owner"] = error.owner
+    if isinstance(error, ForeignQueryRunning):
+        document["workgroup"] = error.workgroup
     return document
 
 

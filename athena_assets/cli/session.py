@@ -34,6 +34,7 @@ class Session:
     workgroup: str = "primary"
     output_location: str | None = None
     expected_bucket_owner: str | None = None
+    guard_workgroups: tuple[str, ...] = ()
     command: str | None = None
     document: dict[str, Any] = field(default_factory=dict)
 
@@ -46,6 +47,7 @@ class Session:
             workgroup=self.workgroup,
             output_location=self.output_location or _deployments_results(),
             expected_bucket_owner=self.expected_bucket_owner,
+            guard_workgroups=self.guard_workgroups,
         )
 
     def publisher(self, lease_seconds: float = LEASE_SECONDS) -> Publisher:
@@ -121,6 +123,15 @@ _SHARED: tuple[tuple[tuple[str, ...], dict[str, Any], tuple[str, ...]], ...] = (
         ("--expected-bucket-owner",),
         {"metavar": "ACCOUNT_ID", "help": "Calls on a bucket of another account are refused."},
         ("ATHENA_ASSETS_EXPECTED_BUCKET_OWNER",),
+    ),
+    (
+        ("--guard-workgroup", "guard_workgroups"),
+        {
+            "metavar": "WORKGROUP",
+            "multiple": True,
+            "help": "Where a target's guard looks for running queries, besides the query's own workgroup; repeatable.",
+        },
+        ("ATHENA_ASSETS_GUARD_WORKGROUPS",),
     ),
 )
 

@@ -23,15 +23,17 @@ from athena_assets.core.swap import project
 from athena_assets.core.tenure import LeaseLost, Tenure, look
 
 
-def abandon(slot: Slot, session: str) -> Effects[None]:
+def abandon(slot: Slot, session: str, *, unsent: bool = False) -> Effects[None]:
     """Stops the query of `session` and frees the slot once Athena confirms the end; what is committed is put in place.
 
     The interruption may have struck in any effect, or between two: the register, not memory, says what is ours. The
     driver gives this a few seconds; if they run out the register stays as it is, and the next caller goes on from it.
+
+    `unsent`: the caller knows that it has not sent the start of its attempt, and that nobody else could.
     """
     while True:
         try:
-            yield from _stop_and_release(slot, session)
+            yield from _stop_and_release(slot, session, unsent=unsent)
         except LeaseLost:
             owner = found.owner if (found := (yield from look(slot)).register) is not None else None
             if owner is not None and owner.session == session:
@@ -40,7 +42,7 @@ def abandon(slot: Slot, session: str) -> Effects[None]:
         return
 
 
-def _stop_and_release(slot: Slot, session: str) -> Effects[None]:
+def _stop_and_release(slot: Slot, session: str, *, unsent: bool) -> Effects[None]:
     seen = yield from look(slot)
     found = seen.register
     if found is None or found.owner is None or found.owner.session != session:
@@ -50,6 +52,9 @@ def _stop_and_release(slot: Slot, session: str) -> Effects[None]:
         yield from project(tenure)
         return
     if found.state not in (State.SUBMITTING, State.RUNNING):
+        return
+    if found.state is State.SUBMITTING and unsent:
+        yield from tenure.change(register.released)
         return
     # Athena may have accepted the query although its id was not noted: the token tells.
     if found.state is State.SUBMITTING and (yield from attempts.submit(tenure)) is not None:

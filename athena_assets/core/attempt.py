@@ -30,6 +30,7 @@ from athena_assets.core.effects import (
     Unanswered,
     perform,
 )
+from athena_assets.core.guard import Own
 from athena_assets.core.manifest import InvalidResult, match_files, parse_data_manifest
 from athena_assets.core.register import FailureKind, Mode, ObjectVersion, StartParameters
 from athena_assets.core.swap import remove_all
@@ -47,13 +48,17 @@ class Failed:
     query_id: str | None = None
 
 
-def submit(tenure: Tenure) -> Effects[Failed | None]:
+def submit(tenure: Tenure, own: Own | None = None) -> Effects[Failed | None]:
     """Starts the recorded attempt's query, or finds the one that an earlier owner started with the recorded token.
 
     Our own parameters were recorded last and are sent first. A mismatch says that a query exists already: every other
-    recorded set is sent until one answers with its id.
+    recorded set is sent until one answers with its id. With `own`, which the guard has found running, nothing is sent.
     """
     attempt = tenure.register.current
+    if own is not None:
+        yield from tenure.change(register.running, query_id=own.query.query_id, accepted=own.start)
+        yield from perform(Report("adopted", f"query {own.query.query_id}, which was found running"))
+        return None
     for index in reversed(range(len(attempt.starts))):
         answer = yield from _start(tenure, attempt.starts[index], attempt.token)
         if isinstance(answer, QueryStarted):

@@ -158,6 +158,30 @@ class QueryMissing:
 
 
 @dataclass(frozen=True, slots=True)
+class RunningQuery:
+    """A query that had not ended when it was looked at. `submitted`: seconds of the epoch, by Athena's clock."""
+
+    query_id: str
+    workgroup: str
+    text: str
+    catalog: str
+    database: str
+    state: str
+    submitted: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueriesFound:
+    """The queued and running queries of a workgroup, newest first.
+
+    `cut_short`: why its history was not looked through far enough; None: it was.
+    """
+
+    queries: tuple[RunningQuery, ...]
+    cut_short: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Pointer:
     """Where Glue sends the readers of a table, or of one of its partitions.
 
@@ -276,6 +300,17 @@ class StopQuery(Effect[Done | Unanswered]):
     """Asks Athena to stop the query. `Done` does not mean that it is cancelled: poll on."""
 
     query_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class LookForQueries(Question[QueriesFound]):
+    """Lists what runs in a workgroup. It takes about `seconds` at most, then tells what was found so far.
+
+    The answer may be that of another caller's look, if that one began after this was asked.
+    """
+
+    workgroup: str
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

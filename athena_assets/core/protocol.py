@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from athena_assets import errors
 from athena_assets.core import attempt as attempts
-from athena_assets.core import keys, policy, register
+from athena_assets.core import guard, keys, policy, register
 from athena_assets.core.answers import Expectation, answered_by, describe, in_flight
 from athena_assets.core.attempt import Failed
 from athena_assets.core.chain import find
@@ -59,6 +59,7 @@ class Caller:
         self._take_over_at_once = take_over  # a human knows that this owner, and no later one, is dead
         self._pid = pid
         self.session = session
+        self.unsent = False  # our attempt waits for the guard: an interruption has no query to stop
         before = memory or Memory(searched=0 if request.may_be_retry else None)
         self._upstreams = before.upstreams
         self._generation = "" if before.upstreams is None else self._fingerprint(before.upstreams)
@@ -129,7 +130,12 @@ class Caller:
                     skipped = yield from self._wait(found)
                     if skipped is not None:
                         return skipped
+            except errors.ForeignQueryRunning as foreign:
+                if self.request.target.on_conflict is not OnConflict.SKIP:
+                    raise
+                return Skipped(f"query {foreign.query_id} in workgroup {foreign.workgroup}", foreign.query_id)
             except LeaseLost:
+                self.unsent = False
                 yield from perform(Report("superseded", "another owner holds the slot; waiting for its result"))
             self._fresh = False
 
@@ -279,7 +285,10 @@ class Caller:
         if tenure.register.cleanup:
             yield from attempts.clean(tenure)  # a dead owner had begun it; its query has ended
         if tenure.register.state is State.SUBMITTING:
-            failed = yield from attempts.submit(tenure)
+            self.unsent = guard.is_unsent(tenure.register.current)
+            own = yield from guard.running_already(tenure, self.request)
+            self.unsent = False
+            failed = yield from attempts.submit(tenure, own)
             if failed is not None:
                 return failed
         query_id = tenure.register.current.accepted_query

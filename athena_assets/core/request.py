@@ -22,6 +22,7 @@ class Request:
         upstreams: the tables whose versions are looked up.
         given: upstream versions given by the caller; they are not looked up.
         deterministic: the query is known to give the same rows from the same data.
+        guard_workgroups: where the guard looks, besides the workgroup that the query runs in.
         force: publish anew whatever is there; joins nobody.
         may_be_retry: an earlier try may have published under this id, however long ago.
         lease: seconds.
@@ -38,6 +39,7 @@ class Request:
     deterministic: bool
     workgroup: str | None
     output_location: str | None
+    guard_workgroups: tuple[str, ...] = ()
     force: bool = False
     may_be_retry: bool = False
     run: str | None = None
@@ -127,7 +129,10 @@ class Reused:
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Another caller holds the slot and the target's policy is `skip`: nothing was done and nothing is returned."""
+    """The target's policy is `skip`, and another caller holds the slot, or a query that is not ours writes there.
+
+    Nothing was done and nothing is returned.
+    """
 
     owner: str
     query_id: str | None

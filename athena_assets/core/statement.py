@@ -16,6 +16,8 @@ _LABEL = "-- athena_assets "
 _TO = "\n)\nTO "
 _PLACEHOLDER = re.compile(r"\$\{([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_STRING = re.compile(r"'(?:[^']|'')*'")
 _QUERY_KEYWORDS = ("SELECT", "WITH", "VALUES", "TABLE")
 
 # The regions of SQL text in which a quote, a semicolon or a placeholder means something else. A doubled quote inside a
@@ -212,6 +214,59 @@ def parse_label(statement: str) -> Label | None:
         case {"slot": str(slot), "fence": int(fence), "attempt": int(attempt)}:
             return Label(slot, fence, attempt)
     return None
+
+
+def unload_destination(statement: str) -> Location | None:
+    """Where an UNLOAD writes to, whoever wrote it; None if the text is no UNLOAD, or none that can be read.
+
+    Read from its end, where `TO` and the destination stand, so that the query inside is not interpreted. The location
+    is as the statement has it, and not one that `parse_location` would take: a bucket's root is above everything in it.
+    """
+    tokens = _tokens(statement)
+    if [next(tokens, ""), next(tokens, "")] != ["UNLOAD", "("]:
+        return None
+    rest = list(tokens)
+    while rest and rest[-1] == ";":
+        rest.pop()
+    if rest and rest[-1] == ")":
+        depth = 0
+        while rest:
+            token = rest.pop()
+            depth += (token == ")") - (token == "(")
+            if depth == 0:
+                break
+        if not rest or rest.pop() != "WITH":
+            return None
+    match rest:
+        case [*_, ")", "TO", str(literal)] if _STRING.fullmatch(literal):
+            return _place(literal[1:-1].replace("''", "'"))
+    return None
+
+
+def _tokens(statement: str) -> Iterator[str]:
+    """Words in capitals, other characters each by itself, and what is quoted as it stands; no comments."""
+    string, end_of_string = "", 0
+    for kind, start, end in _regions(statement):
+        if string and (kind != "string" or start != end_of_string):
+            yield string
+            string = ""
+        if kind == "string":
+            string, end_of_string = string + statement[start:end], end  # a doubled quote makes two regions of one
+        elif kind == "identifier":
+            yield statement[start:end]
+        elif kind == "code":
+            yield from (match.group().upper() for match in _TOKEN.finditer(statement, start, end))
+    if string:
+        yield string
+
+
+def _place(uri: str) -> Location | None:
+    """Any place in S3 by its URI; Trino's file system takes all three of its schemes."""
+    scheme, separator, rest = uri.partition("://")
+    bucket, _, path = rest.partition("/")
+    if not separator or scheme.lower() not in ("s3", "s3a", "s3n") or not bucket:
+        return None
+    return Location(bucket, path if not path or path.endswith("/") else f"{path}/")
 
 
 def encoded(text: str) -> bytes:

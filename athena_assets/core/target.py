@@ -31,6 +31,14 @@ class OnConflict(StrEnum):
     FAIL = "fail"
 
 
+class Guard(StrEnum):
+    """Before which starts of a query it is looked for others that run already."""
+
+    TAKEOVER = "takeover"
+    ALWAYS = "always"
+    OFF = "off"
+
+
 class OnEmpty(StrEnum):
     """What a result without rows is."""
 
@@ -79,6 +87,8 @@ class Target:
         on_conflict: when another holds the slot: `join` (wait and share its result), `queue` (wait, then run one's own
             query), `skip` (return at once without a result) or `fail`.
         reuse: `auto`, `always` or `never`.
+        guard: before a query is started, look for one that runs already, our own or another that writes to the
+            location: `takeover` (where an earlier owner may have started it), `always` or `off`.
         timeout: seconds that the query may run, counted from the moment its owner knows that Athena accepted it.
         wait_timeout: seconds to wait for somebody else's work before giving up with SlotBusy.
         retries: how often an internal or retryable failure of Athena is tried again within one request.
@@ -110,6 +120,7 @@ class Target:
     upstreams: tuple[UpstreamTable, ...] | None = None
     on_conflict: OnConflict | str = OnConflict.JOIN
     reuse: Reuse | str = Reuse.AUTO
+    guard: Guard | str = Guard.TAKEOVER
     timeout: float = 3600.0
     wait_timeout: float = 6 * 3600.0
     retries: int = 2
@@ -132,6 +143,7 @@ class Target:
             object.__setattr__(self, "grain", self._choice("grain", Grain))
         object.__setattr__(self, "on_conflict", self._choice("on_conflict", OnConflict))
         object.__setattr__(self, "reuse", self._choice("reuse", Reuse))
+        object.__setattr__(self, "guard", self._choice("guard", Guard))
         object.__setattr__(self, "mode", self._choice("mode", Mode))
         object.__setattr__(self, "on_empty", self._choice("on_empty", OnEmpty))
         object.__setattr__(self, "parameters", MappingProxyType(dict(self.parameters)))

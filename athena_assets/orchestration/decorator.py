@@ -9,7 +9,7 @@ import dagster as dg
 from athena_assets.core.output import OutputFormat
 from athena_assets.core.partition import Grain
 from athena_assets.core.register import Mode
-from athena_assets.core.target import OnConflict, OnEmpty, Reuse, Target, UpstreamTable
+from athena_assets.core.target import Guard, OnConflict, OnEmpty, Reuse, Target, UpstreamTable
 from athena_assets.orchestration.assets import build_unload_asset
 from athena_assets.orchestration.lineage import AthenaUnloadTranslator, Dependency
 
@@ -27,6 +27,7 @@ class TargetFields(TypedDict, total=False):
     upstreams: tuple[UpstreamTable, ...] | None
     on_conflict: OnConflict | str
     reuse: Reuse | str
+    guard: Guard | str
     timeout: float
     wait_timeout: float
     retries: int

@@ -11,6 +11,7 @@ _MAY_PASS = (
     errors.OutcomeUnknown,
     errors.ServiceUnavailable,
     errors.SlotBusy,
+    errors.ForeignQueryRunning,
     errors.PublicationLost,
     errors.QueryThrottled,
     errors.QueryInternalError,
@@ -31,7 +32,8 @@ def may_pass(error: errors.AthenaAssetsError) -> bool:
 
 def query_of(error: errors.AthenaAssetsError) -> str | None:
     """The query that the error is about, if it is about one."""
-    return error.query_id if isinstance(error, errors.QueryFailed | errors.SlotBusy) else None
+    known = errors.QueryFailed | errors.SlotBusy | errors.ForeignQueryRunning
+    return error.query_id if isinstance(error, known) else None
 
 
 def failure(error: errors.AthenaAssetsError, console_url: str | None) -> dg.Failure:

@@ -72,6 +72,11 @@ def made_by_template(description: str, example: str) -> dg.Resolver:
     return resolver
 
 
+def _guard(context: dg.ResolutionContext, value: Any) -> Any:
+    """YAML reads a bare `off` as false."""
+    return "off" if value is False else context.resolve_value(value)
+
+
 class PartitionsFields(dg.Model, dg.Resolvable):
     """The partitions of assets."""
 
@@ -312,6 +317,15 @@ class UnloadTarget(SharedFields):
     ] = None
     reuse: Annotated[
         Literal["auto", "always", "never"] | None, plain("When a finished result is taken for a new one.", "auto")
+    ] = None
+    guard: Annotated[
+        str | None,
+        dg.Resolver(
+            _guard,
+            model_field_type=Literal["takeover", "always", "off"] | bool | None,
+            description="Before which starts of a query to look for others that run already.",
+            examples=["takeover"],
+        ),
     ] = None
     timeout: Annotated[float | None, plain("Seconds that the query may run.", 3600)] = None
     wait_timeout: Annotated[float | None, plain("Seconds to wait for others' work.", 21600)] = None

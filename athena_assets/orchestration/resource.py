@@ -62,6 +62,11 @@ class AthenaUnloadResource(dg.ConfigurableResource["AthenaUnloadResource"]):
         default=None,
         description="12-digit account id: calls on a bucket of another account are refused. None: not checked.",
     )
+    guard_workgroups: list[str] = Field(
+        default=[],
+        description="Athena workgroups in which a target's guard looks for running queries, besides the one that the"
+        " query runs in.",
+    )
     lease_seconds: float = Field(
         default=LEASE_SECONDS,
         description="Seconds after which a caller that died may be replaced. Too short a time costs queries.",
@@ -104,6 +109,7 @@ class AthenaUnloadResource(dg.ConfigurableResource["AthenaUnloadResource"]):
                 workgroup=self.workgroup,
                 output_location=self.output_location,
                 expected_bucket_owner=self.expected_bucket_owner,
+                guard_workgroups=tuple(self.guard_workgroups),
             )
             self._publisher = self._made(settings)
         return self._publisher

@@ -107,5 +107,6 @@ def _publisher(output_location: str | None) -> Publisher:
         workgroup=os.environ.get("ATHENA_ASSETS_WORKGROUP") or "primary",
         output_location=output_location or os.environ.get("ATHENA_ASSETS_OUTPUT_LOCATION") or None,
         expected_bucket_owner=os.environ.get("ATHENA_ASSETS_EXPECTED_BUCKET_OWNER") or None,
+        guard_workgroups=tuple(os.environ.get("ATHENA_ASSETS_GUARD_WORKGROUPS", "").split()),
     )
     return Publisher(settings, lease_seconds=float(os.environ.get("ATHENA_ASSETS_LEASE_SECONDS") or LEASE_SECONDS))

@@ -29,6 +29,7 @@ FIELDS = (
     "mode",
     "on_conflict",
     "reuse",
+    "guard",
     "keep_previous",
     "retries",
     "dimensions",
@@ -76,8 +77,8 @@ class Cli:
         """Writes the module; returns the first target's MODULE:NAME."""
         lines = ["from athena_assets import Target"]
         for target in targets:
-            values = ", ".join(f"{name}={str(getattr(target, name))!r}" for name in FIELDS[:7])
-            numbers = ", ".join(f"{name}={getattr(target, name)!r}" for name in FIELDS[7:])
+            values = ", ".join(f"{name}={str(getattr(target, name))!r}" for name in FIELDS[:8])
+            numbers = ", ".join(f"{name}={getattr(target, name)!r}" for name in FIELDS[8:])
             lines.append(f"{target.name} = Target({values}, {numbers})")
         lines.append(f"everything = [{', '.join(target.name for target in targets)}]")
         self.write("\n".join(lines))

@@ -24,6 +24,10 @@ def example(kind: type[AthenaAssetsError]) -> AthenaAssetsError:
         return kind("daily", "query", "It is empty.", "Write it.")
     if issubclass(kind, SlotBusy):
         return kind(SLOT, "It is held.", owner="process 1 on host", query_id="q-1", next_step="Wait.")
+    if issubclass(kind, errors.ForeignQueryRunning):
+        return kind(
+            SLOT, "It runs.", query_id="q-1", workgroup="etl", not_done="Nothing was done.", next_step="Stop it."
+        )
     if issubclass(kind, QueryFailed):
         return kind(SLOT, "SYNTAX_ERROR: no", query_id="q-1", next_step="Correct it.")
     return kind(SLOT, "It broke.", not_done="Nothing was done.", next_step="Mend it.")
@@ -35,7 +39,7 @@ ALL = sorted(set(subclasses(AthenaAssetsError)), key=lambda kind: kind.__name__)
 def test_all_errors_of_the_module_are_here() -> None:
     public = {value for name, value in vars(errors).items() if isinstance(value, type) and not name.startswith("_")}
     assert set(ALL) == public
-    assert len(ALL) == 34
+    assert len(ALL) == 35
 
 
 @pytest.mark.parametrize("kind", ALL)

@@ -150,7 +150,7 @@ def test_kinds_of_fingerprints_never_meet() -> None:
     ("changed", "same"),
     [
         (target(name="other"), True),
-        (target(on_conflict="fail", reuse="never", timeout=1, wait_timeout=1, retries=0), True),
+        (target(on_conflict="fail", reuse="never", guard="always", timeout=1, wait_timeout=1, retries=0), True),
         (target(upstreams=[]), True),
         (target(workgroup="other"), True),
         (target(output="parquet"), True),

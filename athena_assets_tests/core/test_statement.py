@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, reject
 from hypothesis import strategies as st
 
 from athena_assets.core.location import Location
@@ -20,6 +20,7 @@ from athena_assets.core.statement import (
     readdress,
     render_label,
     render_unload,
+    unload_destination,
 )
 from athena_assets.errors import InvalidTarget
 from athena_assets_tests.core.examples import CONTROL, LOCATION, request, target
@@ -157,6 +158,75 @@ def test_readdressing_leaves_a_query_alone_that_holds_the_old_address() -> None:
     assert query in moved
     assert moved.endswith("\n)\nTO 's3://lake/new/'\nWITH (format = 'PARQUET')")
     assert parse_label(moved) == Label("s3://lake/x/", 8, 1)
+
+
+# --- the destination --------------------------------------------------------------------------------------------------
+
+
+@given(queries, outputs, labels)
+@example(" ) TO 's3://other/place/' WITH (format = 'JSON') --", OutputFormat(), LABEL)
+@example(", ')' AS \"TO\" /* ) TO 's3://other/' */", OutputFormat("PARQUET", partitioned_by=("a", "b")), LABEL)
+def test_the_destination_is_read_back_whatever_the_query_holds(query: str, output: OutputFormat, label: Label) -> None:
+    try:
+        accepted = check_query(f"SELECT 1 {query}")
+    except InvalidStatement:
+        reject()
+    assert unload_destination(render_unload(accepted, STAGING, output, label)) == STAGING
+
+
+HAND = Location("lake", "by/hand/")
+
+
+@pytest.mark.parametrize(
+    ("text", "destination"),
+    [
+        ("UNLOAD (SELECT 1) TO 's3://lake/by/hand/' WITH (format = 'PARQUET')", HAND),
+        ("unload(select 1)to's3://lake/by/hand'with(format='json')", HAND),
+        ("UNLOAD (SELECT 1) TO 's3://lake/by/hand/'", HAND),
+        ("-- note\n/* UNLOAD */ UNLOAD /*(*/ ( SELECT 1 -- )\n ) /* '' */ TO -- x\n 's3://lake/by/hand/' ; ;", HAND),
+        ("UNLOAD (SELECT 1) TO 's3://lake/by/hand/' WITH (partitioned_by = ARRAY['a)', '(b'], x = (1))", HAND),
+        ("UNLOAD (SELECT ' TO ''s3://x/y/''' FROM (VALUES (1))) TO 's3://lake/by/hand/' WITH (format = ')')", HAND),
+        ("UNLOAD (SELECT 1) TO 's3://lake/it''s/'", Location("lake", "it's/")),
+        ("UNLOAD (SELECT 1) TO 's3://lake/a//b'", Location("lake", "a//b/")),
+        ("UNLOAD (SELECT 1) TO 'S3A://lake'", Location("lake", "")),
+        ("UNLOAD (SELECT 1) TO 's3://lake/'", Location("lake", "")),
+    ],
+)
+def test_the_destination_of_a_statement_that_somebody_typed_is_read(text: str, destination: Location) -> None:
+    assert unload_destination(text) == destination
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "UNLOAD",
+        "SELECT 1",
+        "SELECT 'UNLOAD (' TO 's3://lake/by/hand/'",
+        "-- UNLOAD (SELECT 1) TO 's3://lake/by/hand/'",
+        "PREPARE p FROM UNLOAD (SELECT 1) TO 's3://lake/by/hand/' WITH (format = 'JSON')",
+        "EXECUTE p",
+        "EXPLAIN UNLOAD (SELECT 1) TO 's3://lake/by/hand/'",
+        "UNLOAD (SELECT 1) TO 's3://lake/by/hand/",
+        "UNLOAD (SELECT 1) TO /* 's3://lake/by/hand/'",
+        'UNLOAD (SELECT 1) TO "s3://lake/by/hand/"',
+        "UNLOAD (SELECT 1) INTO 's3://lake/by/hand/'",
+        "UNLOAD (SELECT 1) TO 's3://lake/by/hand/' format = 'JSON')",
+        "UNLOAD (SELECT 1) TO 's3://lake/by/hand/' (format = 'JSON')",
+        "UNLOAD (SELECT 1) TO 'by/hand/'",
+        "UNLOAD (SELECT 1) TO 'https://lake/by/hand/'",
+        "UNLOAD (SELECT 1) TO 's3://'",
+        "UNLOAD SELECT 1 TO 's3://lake/by/hand/'",
+    ],
+)
+def test_what_is_no_unload_that_can_be_read_has_no_destination(text: str) -> None:
+    assert unload_destination(text) is None
+
+
+@given(st.text("UNLOAD()TO'\"-/* \n;s3:WITH"))
+def test_what_is_broken_anywhere_has_a_destination_or_none(text: str) -> None:
+    found = unload_destination(f"UNLOAD ({text}")
+    assert found is None or found.bucket
 
 
 # --- length ---------------------------------------------------------------------------------------------------------

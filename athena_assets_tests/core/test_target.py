@@ -12,7 +12,7 @@ from sqlglot import exp
 from athena_assets.core.disjoint import check_disjoint
 from athena_assets.core.output import OutputFormat
 from athena_assets.core.statement import MAX_STATEMENT_BYTES
-from athena_assets.core.target import OnConflict, Reuse, Target, UpstreamTable
+from athena_assets.core.target import Guard, OnConflict, Reuse, Target, UpstreamTable
 from athena_assets.errors import InvalidTarget
 from athena_assets_tests.core.examples import target
 
@@ -48,6 +48,8 @@ def checked(error: InvalidTarget) -> InvalidTarget:
         ({"on_conflict": ""}, "on_conflict", "'' is unknown"),
         ({"reuse": "sometimes"}, "reuse", "'sometimes' is unknown"),
         ({"reuse": None}, "reuse", "None is unknown"),
+        ({"guard": False}, "guard", "False is unknown"),
+        ({"guard": "never"}, "guard", "'never' is unknown"),
         ({"timeout": 0}, "timeout", "0 is not a positive number"),
         ({"timeout": -1.0}, "timeout", "-1.0 is not a positive number"),
         ({"timeout": float("nan")}, "timeout", "nan is not a positive number"),
@@ -78,6 +80,7 @@ def test_a_bad_field_is_named_with_its_target(changes: dict[str, Any], field: st
 def test_an_unknown_choice_is_answered_with_the_choices() -> None:
     assert refused(on_conflict="wait").next_step == "Use one of join, queue, skip, fail."
     assert refused(reuse="x").next_step == "Use one of auto, always, never."
+    assert refused(guard="x").next_step == "Use one of takeover, always, off."
 
 
 def test_only_the_control_prefix_itself_is_reserved() -> None:
@@ -86,9 +89,10 @@ def test_only_the_control_prefix_itself_is_reserved() -> None:
 
 
 def test_choices_and_formats_may_be_given_by_name() -> None:
-    found = target(on_conflict="fail", reuse="always", output="json", name="marts/daily_2")
+    found = target(on_conflict="fail", reuse="always", guard="off", output="json", name="marts/daily_2")
     assert found.on_conflict is OnConflict.FAIL
     assert found.reuse is Reuse.ALWAYS
+    assert found.guard is Guard.OFF
     assert found.format == OutputFormat("JSON")
 
 

@@ -85,6 +85,7 @@ class ProcessCaller:
                     "keep_previous": target.keep_previous,
                     "on_conflict": str(target.on_conflict),
                     "glue_table": target.glue_table,
+                    "guard": str(target.guard),
                 },
                 "arguments": arguments,
             }

@@ -220,6 +220,26 @@ def test_numbers_and_choices_may_come_from_the_environment(monkeypatch: pytest.M
     assert (target.timeout, target.retries, target.reuse) == (60, 5, "never")
 
 
+@pytest.mark.parametrize(
+    ("written", "guard"),
+    [("off", "off"), ('"off"', "off"), ("always", "always"), ("\"{{ env('NO_SUCH_VARIABLE', 'off') }}\"", "off")],
+)
+def test_a_bare_off_means_off_although_yaml_reads_it_as_false(written: str, guard: str) -> None:
+    [target] = load(
+        f"""
+        location_prefix: s3://lake/
+        targets: [{{name: one, query: SELECT 1 AS one, guard: {written}}}]
+        """
+    ).targets
+    assert target.guard == guard
+
+
+def test_a_guard_that_there_is_not_is_refused() -> None:
+    for written in ("on", "sometimes"):
+        with pytest.raises(Exception, match="guard"):
+            load(f"location_prefix: s3://lake/\ntargets: [{{name: one, query: SELECT 1, guard: {written}}}]")
+
+
 def test_a_table_that_a_target_fills_is_that_targets_asset() -> None:
     loaded = load(
         """

@@ -57,6 +57,7 @@ def test_environment_variables_are_read_when_a_run_starts(monkeypatch: pytest.Mo
                 aws_secret_access_key=dg.EnvVar("LAKE_SECRET"),
                 output_location="s3://results/athena/",
                 expected_bucket_owner="123456789012",
+                guard_workgroups=["adhoc"],
             )
         }
     )
@@ -71,6 +72,7 @@ def test_environment_variables_are_read_when_a_run_starts(monkeypatch: pytest.Mo
     settings = first.settings
     assert (settings.access_key_id, settings.secret_access_key) == ("key of the run", "secret of the run")
     assert (settings.region, settings.workgroup) == ("eu-central-1", "primary")
+    assert settings.guard_workgroups == ("adhoc",)
     assert (settings.output_location, settings.expected_bucket_owner) == ("s3://results/athena/", "123456789012")
 
 

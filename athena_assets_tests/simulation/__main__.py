@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
+from athena_assets_tests.simulation import guarded, scenarios
 from athena_assets_tests.simulation.explorer import Explorer
-from athena_assets_tests.simulation.scenarios import LARGE, SMALL
 
-ALL = {**SMALL, **LARGE}
+ALL = {**scenarios.SMALL, **scenarios.LARGE, **guarded.SMALL, **guarded.LARGE}
 
 
 @click.command()

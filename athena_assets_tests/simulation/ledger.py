@@ -142,7 +142,7 @@ class Ledger:
             raise Violation("A0", f"{name} meets a state that the code holds for impossible: {error!r}") from error
         self.counts[type(error).__name__] += 1
         match error:
-            case errors.SlotBusy():
+            case errors.SlotBusy() | errors.ForeignQueryRunning():
                 fine = wish is None or self._impatient(wish)
             case errors.QueryTimedOut() | errors.QueryCancelled():
                 # A target may be shorter of time than its queries. Whoever takes over one that was stopped for that

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import TypeVar
 
@@ -12,7 +12,7 @@ from athena_assets.core.generation import UpstreamVersion, generation_fingerprin
 from athena_assets.core.location import Location
 from athena_assets.core.register import GRACE_SECONDS, Mode
 from athena_assets.core.request import Request
-from athena_assets.core.target import OnConflict, Reuse, Target, UpstreamTable
+from athena_assets.core.target import Guard, OnConflict, Reuse, Target, UpstreamTable
 from athena_assets_tests.simulation.weather import Chance
 
 V = TypeVar("V")
@@ -82,12 +82,13 @@ class Wanted:
     retries: int = 2
     hasty: bool = False
     cleans: bool = False
+    guard: Guard = Guard.OFF
 
 
-def draw_wanted(chance: Chance, way: Way, grace: float, *, cleans: bool) -> Wanted:
-    return Wanted(
-        way,
-        grace,
+def draw_wanted(chance: Chance, patient: Wanted, *, cleans: bool) -> Wanted:
+    """Like `patient`, and not always so."""
+    return replace(
+        patient,
         variant=pick(chance, (0.8, 0), (1.0, 1)),
         on_conflict=pick(
             chance,
@@ -114,6 +115,7 @@ def target(wanted: Wanted, partition: str) -> Target:
         query=f"SELECT n, {wanted.variant} FROM sales.orders WHERE day = {where}",
         location=f"s3://lake/marts/daily/day={value}",
         on_conflict=wanted.on_conflict,
+        guard=wanted.guard,
         reuse=wanted.reuse,
         mode=wanted.way.mode,
         keep_previous=wanted.keep,

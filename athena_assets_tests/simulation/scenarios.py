@@ -55,7 +55,9 @@ HARMLESS = frozenset({Fault.CRASH, Fault.LOST, Fault.LATE, Fault.CONFLICT, Fault
 
 
 def target(**changes: Any) -> Target:
-    return Target(**{"name": "daily", "query": "SELECT n FROM sales.orders", "location": str(LOCATION), **changes})
+    """Without the guard, unless `changes` has it: nothing that is promised depends on it."""
+    fields = {"name": "daily", "query": "SELECT n FROM sales.orders", "location": str(LOCATION), "guard": "off"}
+    return Target(**{**fields, **changes})
 
 
 def request(name: str, wanted: Target, **changes: Any) -> Request:
@@ -143,15 +145,19 @@ def scenario(
     pending: tuple[Effect[Any], ...] = (),
     beside: Callable[[], Program] | None = None,
     glue: bool = False,
-    queries: int = 1,
+    queries: int | None = 1,
+    alone: bool = False,
     in_steps: int = 0,
     twin: bool = False,
+    told: tuple[type[errors.AthenaAssetsError], ...] = (),
     **faults: int,
 ) -> Scenario:
     """Faults by the names of Fault, in lower case.
 
-    The first `in_steps` wishes are each run in steps; with `twin`, a late step of the first runs beside.
+    The first `in_steps` wishes are each run in steps; with `twin`, a late step of the first runs beside. `told`: errors
+    that the callers may end with whatever happens.
     """
+    explained = DIRECT_ERRORS if mode is Mode.DIRECT else ERRORS
     generations = {
         wish.id: {
             number: generation_fingerprint(wish.definition, (UpstreamVersion(str(TABLE), f"v{number}"),))
@@ -183,7 +189,8 @@ def scenario(
             selects,
             queries,
             HARMLESS,
-            DIRECT_ERRORS if mode is Mode.DIRECT else ERRORS,
+            {**explained, **{wish.id: told for wish in wishes}},
+            alone=alone,
         ),
     )
 

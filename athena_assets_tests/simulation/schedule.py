@@ -23,6 +23,7 @@ from athena_assets.core.request import Outcome
 from athena_assets.core.restore import restore
 from athena_assets.core.scrub import ScrubReport, repair, scrub
 from athena_assets.core.slot import Slot
+from athena_assets.core.target import Guard
 from athena_assets_tests.simulation import load
 from athena_assets_tests.simulation.accidents import strike
 from athena_assets_tests.simulation.invariants import Violation, rows_once, written
@@ -54,7 +55,7 @@ LATEST = 16  # lease durations between a look at Glue and the latest effect of w
 class Simulation:
     """One schedule. Everything that is drawn comes from `chance`."""
 
-    def __init__(self, chance: Chance, way: Way, size: Size | None = None) -> None:
+    def __init__(self, chance: Chance, way: Way, size: Size | None = None, guard: Guard = Guard.OFF) -> None:
         self.chance = chance
         self.way = way
         self.mode = way.mode
@@ -64,7 +65,7 @@ class Simulation:
         late = (LATEST + 4) * self.lease
         grace = late if way is Way.PARTITION else load.pick(chance, (0.4, 30.0), (0.7, 0.0), (1.0, late))
         self.readers_time = grace - (LATEST * self.lease if way is Way.PARTITION else 0.0) - 1.0  # S3 counts seconds
-        self.patient = Wanted(way, grace)
+        self.patient = Wanted(way, grace, guard=guard)
         weather = draw_weather(chance, EXCLUDED[way])
         # In direct mode what a query left can't be told from what a stranger left: whoever lets it be cleaned up must
         # keep strangers away.
@@ -153,7 +154,7 @@ class Simulation:
         return self.partitions[int(self.chance.random() * len(self.partitions))]
 
     def _wanted(self) -> Wanted:
-        return load.draw_wanted(self.chance, self.way, self.patient.grace, cleans=self.cleans)
+        return load.draw_wanted(self.chance, self.patient, cleans=self.cleans)
 
     def _single(self) -> None:
         self._wish("single", self._partition(), self._wanted())
@@ -211,7 +212,7 @@ class Simulation:
             process,
             publish(),
             lambda task, outcome: self._ended(wish, began, outcome),
-            interrupted=lambda: abandon(caller.slot, caller.session),
+            interrupted=lambda: abandon(caller.slot, caller.session, unsent=caller.unsent),
         )
         self.timeline.run(task, delay)
 

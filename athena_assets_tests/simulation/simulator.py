@@ -14,19 +14,20 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
+from athena_assets.core.target import Guard
 from athena_assets_tests.simulation.invariants import Violation
 from athena_assets_tests.simulation.load import Size, Way
 from athena_assets_tests.simulation.schedule import Simulation
 from athena_assets_tests.simulation.weather import Chance, Trouble
 
 
-def simulate(chance: Chance, way: Way = Way.STAGED, size: Size | None = None) -> Simulation:
+def simulate(chance: Chance, way: Way = Way.STAGED, size: Size | None = None, guard: Guard = Guard.OFF) -> Simulation:
     """One schedule, all of whose decisions come from `chance`.
 
     Raises:
         Violation: a promise was broken.
     """
-    simulation = Simulation(chance, way, size)
+    simulation = Simulation(chance, way, size, guard)
     simulation.run()
     return simulation
 
@@ -56,7 +57,7 @@ class Report:
         return "\n".join(lines)
 
 
-def run(way: Way, seeds: range, size: Size | None = None) -> Report:
+def run(way: Way, seeds: range, size: Size | None = None, guard: Guard = Guard.OFF) -> Report:
     """The schedules of these seeds.
 
     Raises:
@@ -65,9 +66,9 @@ def run(way: Way, seeds: range, size: Size | None = None) -> Report:
     report = Report(way)
     for seed in seeds:
         try:
-            report.add(simulate(random.Random(seed), way, size))
+            report.add(simulate(random.Random(seed), way, size, guard))
         except Exception as error:
-            error.add_note(f"seed {seed}, {way}")
+            error.add_note(f"seed {seed}, {way}, guard {guard}")
             raise
     return report
 
@@ -77,10 +78,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first schedule")
     parser.add_argument("--schedules", type=int, default=1000)
     parser.add_argument("--way", type=Way, choices=list(Way), default=Way.STAGED, help="of publishing")
+    parser.add_argument("--guard", type=Guard, choices=list(Guard), default=Guard.OFF, help="of all targets")
     chosen = parser.parse_args(arguments)
     began = time.monotonic()
     try:
-        report = run(chosen.way, range(chosen.seed, chosen.seed + chosen.schedules))
+        report = run(chosen.way, range(chosen.seed, chosen.seed + chosen.schedules), guard=chosen.guard)
     except Violation as violation:
         sys.stdout.write("\n".join([f"VIOLATION {violation}", *violation.__notes__, ""]))
         return 1

@@ -75,7 +75,7 @@ class Steps:
         else:
             for fate in self._fates(node, index, effect):
                 yield from self._told(node, index, fate)
-        if isinstance(effect, (*WRITES, effects.ReadObject, effects.PollQuery)):
+        if isinstance(effect, (*WRITES, effects.ReadObject, effects.PollQuery, effects.LookForQueries)):
             yield from self._crash(node, index, f"crash before {name}", (Fault.CRASH,))
             yield from self._interrupt(node, index, f"interrupted before {name}")
         if isinstance(effect, WRITES):
@@ -105,6 +105,9 @@ class Steps:
         if isinstance(effect, effects.PollQuery):
             silent = Answer(effects.Unanswered("ThrottlingException"))
             yield Fate(f"{name} -> throttled", silent, node.world, (Fault.THROTTLE,))
+        if isinstance(effect, effects.LookForQueries):
+            short_of_time = Answer(effects.QueriesFound((), "throttled"))
+            yield Fate(f"{name} -> throttled", short_of_time, node.world, (Fault.THROTTLE,))
         if isinstance(effect, WRITES):
             lost = Answer(effects.Unanswered("the connection was closed"))
             yield Fate(f"{name} -> applied, reply lost", lost, world, (Fault.LOST,))

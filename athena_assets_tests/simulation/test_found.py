@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,18 +11,15 @@ import pytest
 
 from athena_assets import errors
 from athena_assets.core import effects, keys
-from athena_assets.core.effects import Effect
 from athena_assets.core.protocol import Caller
 from athena_assets.core.reading import read_published
-from athena_assets.core.register import FailureKind, Mode, Owner, State
+from athena_assets.core.register import Mode, Owner, State
 from athena_assets.core.request import Published
 from athena_assets.core.restore import restore
 from athena_assets.core.slot import Slot
 from athena_assets.core.target import Target
 from athena_assets_tests.simulation.scenarios import BY_PARTITION, LOCATION, request, target
-from athena_assets_tests.simulation.world import World
-
-Steps = Generator[Effect[Any], Any, Any]
+from athena_assets_tests.simulation.stories import Steps, Story
 
 SLOT = Slot(LOCATION, "a test")
 DIRECT = target(mode=Mode.DIRECT, clean_after_failure=True, retries=0)
@@ -30,66 +27,6 @@ DIRECT = target(mode=Mode.DIRECT, clean_after_failure=True, retries=0)
 
 def caller(name: str, wanted: Target = DIRECT, *, take_over: bool = False, **changes: Any) -> Steps:
     return Caller(request(name, wanted, **changes), "host", 1, take_over=take_over).publish()
-
-
-class Story:
-    """Callers that are taken on by hand, over one world. Time passes while they sleep."""
-
-    def __init__(self) -> None:
-        self.world = World()
-        self.cancels = (
-            False  # whether somebody cancels each query, in the queue, before it has looked at its destination
-        )
-        self.throttled = False  # whether Athena accepts no query
-        self._clock = 0.0
-        self._ids = itertools.count(1)
-        self._stands: dict[Steps, Effect[Any]] = {}
-
-    def pass_by(self, seconds: float) -> None:
-        self._clock += seconds
-
-    def step(self, steps: Steps) -> Effect[Any]:
-        """One step: returns the effect before which the caller then stands. Raises StopIteration at its end."""
-        effect = self._stands.pop(steps, None)
-        stands = next(steps) if effect is None else steps.send(self._answer(effect))
-        self._stands[steps] = stands
-        return stands
-
-    def until(self, steps: Steps, kind: type[Effect[Any]]) -> None:
-        """Goes on until the caller stands before an effect of that kind."""
-        while not isinstance(self.step(steps), kind):
-            continue
-
-    def end(self, steps: Steps) -> Any:
-        """Goes on to the outcome."""
-        while True:
-            try:
-                self.step(steps)
-            except StopIteration as stop:
-                return stop.value
-
-    def _answer(self, effect: Effect[Any]) -> Any:
-        match effect:
-            case effects.ReadClock():
-                return self._clock
-            case effects.Sleep(seconds):
-                self._clock += seconds
-                return None
-            case effects.DrawId():
-                return f"{next(self._ids):016x}"
-            case effects.DrawFraction():
-                return 0.5
-            case effects.Report():
-                return None
-            case effects.StartQuery() if self.throttled:
-                return effects.StartThrottled("TooManyRequestsException")
-            case effects.PollQuery():
-                query = self.world.queries[effect.query_id]
-                if self.cancels:
-                    self.world.fail(query, FailureKind.CANCELLED, partial=False)
-                elif query.state is effects.QueryState.ACTIVE:
-                    self.world.succeed(query)
-        return self.world.perform(effect)
 
 
 def test_whenever_an_owner_dies_cleaning_up_after_it_deletes_no_published_file() -> None:

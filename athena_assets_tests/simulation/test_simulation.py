@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from athena_assets.core.target import Guard
 from athena_assets_tests.simulation.load import LONG, SHORT, Way
 from athena_assets_tests.simulation.schedule import EXCLUDED
 from athena_assets_tests.simulation.simulator import Report, run, simulate
@@ -66,6 +67,16 @@ def test_short_random_histories_keep_every_promise(way: Way, schedules: int) -> 
 def test_ten_thousand_random_histories_keep_every_promise(way: Way, chunk: int) -> None:
     first = 1000 + chunk * CHUNK
     check_everything_happened(run(way, range(first, first + CHUNK)))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("guard", [Guard.TAKEOVER, Guard.ALWAYS])
+@pytest.mark.parametrize("way", list(Way))
+def test_random_histories_with_the_guard_keep_every_promise(way: Way, guard: Guard) -> None:
+    report = run(way, range(20_000, 20_100), guard=guard)
+    assert report.counts["publications"] > 100
+    assert report.counts["looks at what runs"]
 
 
 @pytest.mark.parametrize("way", list(Way))

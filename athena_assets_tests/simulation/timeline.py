@@ -26,7 +26,7 @@ Protocol = Generator[Effect[Any], Any, Any]
 Reply = Callable[[Any], None]
 """Takes the answer to an effect."""
 
-ATHENA = (effects.StartQuery, effects.PollQuery, effects.StopQuery)
+ATHENA = (effects.StartQuery, effects.PollQuery, effects.StopQuery, effects.LookForQueries)
 GLUE = (effects.ReadPointer, effects.MovePointer)
 CHANGES = (effects.WriteObject, effects.CopyObject, effects.DeleteObject, effects.MovePointer)
 APART = 0.3  # seconds between the first and the last of what is sent side by side
@@ -76,7 +76,7 @@ class Timeline:
         self.world = world
         self.weather = weather
         self.counts: Counter[Trouble] = Counter()
-        self.calls: Counter[str] = Counter()  # troubles by the effect that they struck
+        self.calls: Counter[str] = Counter()  # troubles by the effect that they struck, and looks
         self.story: list[tuple[float, str, Any, Any]] = []
         self.processes: list[Process] = []
         self.s3_clock = 0.0  # how far S3's clock is ahead
@@ -325,6 +325,7 @@ class Timeline:
         if isinstance(effect, effects.StopQuery):
             self.at(self.draw(0, 20), lambda: self.cancel(effect.query_id))
             return effects.Done()
+        self.calls["looks at what runs"] += isinstance(effect, effects.LookForQueries)
         known = len(world.queries)
         answer = world.perform(effect)
         if len(world.queries) > known:

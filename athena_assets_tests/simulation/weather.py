@@ -83,6 +83,7 @@ AT_CALL: Mapping[type[Effect[Any]], tuple[Trouble, ...]] = {
     effects.ReadPointer: _QUESTION,
     effects.HeadObject: _QUESTION,
     effects.PollQuery: _QUESTION,
+    effects.LookForQueries: _QUESTION,
     effects.WriteObject: _WRITE,
     effects.CopyObject: _WRITE,
     effects.DeleteObject: _WRITE,

@@ -38,6 +38,10 @@ def say(value: Any) -> str:
             return f"start query into {tail(parameters.staging)} with token {short(token)}"
         case effects.PollQuery(query_id):
             return f"poll {short(query_id)}"
+        case effects.LookForQueries(workgroup):
+            return f"look what runs in {workgroup}"
+        case effects.QueriesFound(queries):
+            return f"{', '.join(short(each.query_id) for each in queries) or 'nothing'} runs"
         case effects.StopQuery(query_id):
             return f"stop {short(query_id)}"
         case effects.ReadPointer(table):

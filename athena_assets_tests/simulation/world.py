@@ -54,6 +54,7 @@ class Query:
         files: the keys that its data manifest names.
         manifest: Athena tells where that manifest is.
         known: False once Athena has forgotten the query.
+        foreign: somebody else started it, by hand; what it writes is not ours.
         read: the version of the upstream table that it read; a witness, which no caller is told.
     """
 
@@ -65,6 +66,7 @@ class Query:
     files: tuple[str, ...] = ()
     manifest: bool = True
     known: bool = True
+    foreign: bool = False
     read: int = field(default=0, repr=False, compare=False)
 
     @property
@@ -104,6 +106,7 @@ class World:
         tables: where Glue sends the readers of a table, or of a partition of it.
         glue: publications are not readable before Glue sends readers there.
         set_back: the fence of a table's pointer that a lower one overwrote.
+        crowded: a query that was started while one with its token, or a foreign one, was running.
     """
 
     objects: dict[str, Object] = field(default_factory=dict)
@@ -122,6 +125,7 @@ class World:
     tables: dict[GlueTable, Pointer] = field(default_factory=dict)
     glue: bool = False
     set_back: int | None = None
+    crowded: str | None = None
 
     def __post_init__(self) -> None:
         if not self.foreign:
@@ -145,6 +149,7 @@ class World:
             dict(self.tables),
             self.glue,
             self.set_back,
+            self.crowded,
         )
 
     def perform(self, effect: Effect[Any]) -> Any:
@@ -288,6 +293,8 @@ class World:
             same = self.queries[known].parameters == effect.parameters
             return effects.QueryStarted(known) if same else effects.TokenMismatch()
         query = Query(f"{len(self.queries) + 1:020x}", effect.token, effect.parameters)
+        if any(each.token == effect.token or each.foreign for each in self.active()):
+            self.crowded = query.id
         if self.listing(effect.parameters.staging):  # checked once, here; the writes come later
             query = replace(query, state=QueryState.FAILED, kind=FailureKind.DESTINATION_EXISTS)
         self.queries[query.id] = query
@@ -307,6 +314,30 @@ class World:
         if query is not None and query.state is QueryState.ACTIVE:
             self.queries[query.id] = replace(query, state=QueryState.FAILED, kind=FailureKind.CANCELLED)
         return effects.Done()
+
+    def _look(self, effect: effects.LookForQueries) -> effects.QueriesFound:
+        """Also queries that `GetQueryExecution` no longer knows: the list does not forget with it."""
+        found = [
+            effects.RunningQuery(
+                each.id,
+                each.parameters.workgroup or "primary",
+                each.parameters.query,
+                each.parameters.catalog,
+                each.parameters.database,
+                "RUNNING",
+                float(number),
+            )
+            for number, each in enumerate(self.queries.values())
+            if each.state is QueryState.ACTIVE and (each.parameters.workgroup or "primary") == effect.workgroup
+        ]
+        return effects.QueriesFound(tuple(reversed(found)))
+
+    def by_hand(self, text: str, destination: str, **changes: str) -> None:
+        """Somebody starts a query that is not ours."""
+        fields = {"catalog": "AwsDataCatalog", "database": "default", "workgroup": "primary", **changes}
+        parameters = StartParameters(query=text, staging=destination, output_location=None, **fields)
+        query = Query(f"{len(self.queries) + 1:020x}", "", parameters, foreign=True)
+        self.queries[query.id] = query
 
     def _count(self, effect: effects.CountRows) -> int:
         return len(self.queries[effect.query_id].files)
@@ -340,10 +371,9 @@ class World:
         count = self.files_per_query if files is None else files
         names = [f"{query.parameters.staging}{query.id}-{index}" for index in range(count)]
         for name in names:
-            self.put(name, rows(name, version))
+            self._emit(query, name, version)
         if orphan:
-            name = f"{query.parameters.staging}{query.id}-orphan"
-            self.put(name, rows(name, version))
+            self._emit(query, f"{query.parameters.staging}{query.id}-orphan", version)
         if foreign is not None:
             names.append(foreign)
         self.queries[query.id] = replace(
@@ -353,9 +383,14 @@ class World:
 
     def fail(self, query: Query, kind: FailureKind, *, partial: bool) -> None:
         if partial:
-            name = f"{query.parameters.staging}{query.id}-0"
-            self.put(name, rows(name, self.upstream))
+            self._emit(query, f"{query.parameters.staging}{query.id}-0", self.upstream)
         self.queries[query.id] = replace(query, state=QueryState.FAILED, kind=kind)
+
+    def _emit(self, query: Query, name: str, version: int) -> None:
+        if query.foreign:
+            self.intrude(name)
+        else:
+            self.put(name, rows(name, version))
 
     # --- witnesses ---------------------------------------------------------------------------------------------------
 
@@ -427,6 +462,7 @@ _PERFORM: dict[type[Effect[Any]], Any] = {
     effects.StartQuery: World._start,
     effects.PollQuery: World._poll,
     effects.StopQuery: World._stop,
+    effects.LookForQueries: World._look,
     effects.CountRows: World._count,
     effects.ResolveUpstreams: World._resolve,
     effects.ReadPointer: World._read_pointer,

@@ -74,7 +74,7 @@ def test_a_start_that_is_refused_after_its_first_reply_was_lost_blocks_the_slot_
 
 
 def test_an_interrupted_start_that_is_refused_when_it_is_sent_again_frees_no_direct_slot(lake: Lake) -> None:
-    target = lake.target(mode="direct")
+    target = lake.target(mode="direct", guard="off")
     hold = lake.aws.faults.hold_queries()
     with processes(lake, 1, PATIENT) as (owner,):
         reply = lake.aws.faults.add(Fault(HoldReply(), "athena", "StartQueryExecution"))

@@ -37,7 +37,7 @@ def test_token_that_answers_with_a_failed_query_is_not_used_for_the_next_attempt
 
 
 def test_token_that_athena_forgot_costs_a_second_query_whose_result_alone_is_published(lake: Lake) -> None:
-    target = lake.target()
+    target = lake.target(guard="off")
     hold = lake.aws.faults.hold_queries(sql_contains="/staging/00000001-")
     with processes(lake, 1, PATIENT) as (owner,):
         lake.aws.faults.add(Fault(HoldReply(), *START))
