@@ -37,13 +37,16 @@ class Running:
 def look_for_queries(clients: AwsClients, effect: LookForQueries) -> QueriesFound:
     """Performs the protocol's effect. Callers of one process share looks: ListQueryExecutions has a small quota.
 
+    A look takes half of the time at most: whoever comes while another looks has the other half for the next look.
+
     Raises:
         AccessDenied: a call was refused, or there is no such workgroup.
     """
     until = time.monotonic() + effect.seconds
 
     def look() -> QueriesFound:
-        found = running_queries(clients, (effect.workgroup,), seconds=until - time.monotonic())
+        left = min(effect.seconds / 2, until - time.monotonic())
+        found = running_queries(clients, (effect.workgroup,), seconds=left)
         return QueriesFound(found.queries, found.cut_short.get(effect.workgroup))
 
     shared = clients.looks.ask(effect.workgroup, look, effect.seconds)

@@ -36,7 +36,7 @@ from athena_assets.core.statement import parse_label, unload_destination
 from athena_assets.core.target import Guard, OnConflict
 from athena_assets.core.tenure import Tenure
 
-SHARE = 0.2  # of the lease, for the look into one workgroup: a third of it may have passed before
+SHARE = 0.4  # of the lease, for the look into one workgroup and the wait for it: a third may have passed before
 WORKGROUP = "primary"  # where a query runs whose start names none
 SHOWN = 100  # characters of a query's text
 

@@ -110,6 +110,8 @@ def test_pages_are_followed_to_a_query_that_is_old_and_still_runs(lake: Lake) ->
     bounded = running_queries(clients, ["primary"], most_pages=1, sleep=lambda _: None)
     assert bounded.queries == ()
     assert bounded.cut_short == {"primary": f"more than {PAGE} queries in its history"}
+    hurried = running_queries(clients, ["primary"], seconds=0.0, sleep=lambda _: None)
+    assert hurried.cut_short == {"primary": f"no time for more than {PAGE} queries of its history"}
 
 
 def test_throttling_is_waited_out_and_not_for_ever(lake: Lake) -> None:

@@ -16,6 +16,7 @@ MAY_PASS = {
     errors.OutcomeUnknown,
     errors.ServiceUnavailable,
     errors.SlotBusy,
+    errors.ForeignQueryRunning,
     errors.PublicationLost,
     errors.QueryThrottled,
     errors.QueryInternalError,
@@ -54,6 +55,8 @@ def example(kind: type[errors.AthenaAssetsError]) -> errors.AthenaAssetsError:
         return kind("t", "query", "It is wrong.", "Mend it.")
     if issubclass(kind, errors.SlotBusy):
         return kind("s3://b/p/", "It is held.", owner="process 1 on h", query_id="1234", next_step="Wait.")
+    if issubclass(kind, errors.ForeignQueryRunning):
+        return kind("s3://b/p/", "It runs.", query_id="1234", workgroup="w", **TEXTS)
     if issubclass(kind, errors.QueryFailed):
         return kind("s3://b/p/", "SYNTAX_ERROR", query_id="1234", next_step="Mend it.")
     return kind("s3://b/p/", "It happened.", **TEXTS)
@@ -77,8 +80,9 @@ def test_the_failure_says_what_the_error_says(kind: type[errors.AthenaAssetsErro
     assert shown.metadata["athena_assets/next_step"].value == error.next_step
 
 
-def test_a_failed_query_is_linked_to() -> None:
-    shown = failure(example(errors.QueryUserError), "https://example.test/1234").metadata
+@pytest.mark.parametrize("kind", [errors.QueryUserError, errors.SlotBusy, errors.ForeignQueryRunning])
+def test_a_query_that_an_error_names_is_linked_to(kind: type[errors.AthenaAssetsError]) -> None:
+    shown = failure(example(kind), "https://example.test/1234").metadata
     assert shown["athena_assets/query_id"].value == "1234"
     assert shown["athena_assets/query_console"].value == "https://example.test/1234"
 
