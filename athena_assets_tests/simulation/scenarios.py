@@ -79,7 +79,7 @@ def caller(wish: Request) -> Program:
         made = Caller(wish, "host", 1)
         return made, made.publish()
 
-    return Program(wish.id, start, lambda session: abandon(wish.slot, session))
+    return Program(wish.id, start, lambda session, unsent: abandon(wish.slot, session, unsent=unsent))
 
 
 def collector() -> Program:
