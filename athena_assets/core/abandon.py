@@ -55,6 +55,7 @@ def _stop_and_release(slot: Slot, session: str, *, unsent: bool) -> Effects[None
         return
     if found.state is State.SUBMITTING and unsent:
         yield from tenure.change(register.released)
+        yield from perform(Report("stopped", "no query was started; the slot is free"))
         return
     # Athena may have accepted the query although its id was not noted: the token tells.
     if found.state is State.SUBMITTING and (yield from attempts.submit(tenure)) is not None:

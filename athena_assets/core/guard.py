@@ -60,7 +60,7 @@ def running_already(tenure: Tenure, request: Request) -> Effects[Own | None]:
         AccessDenied: queries may not be listed, and the guard is `always`.
     """
     guard, attempt = request.target.guard, tenure.register.current
-    if guard is Guard.OFF or (guard is Guard.TAKEOVER and is_unsent(attempt)):
+    if guard is Guard.OFF or (guard is Guard.TAKEOVER and _unsent(attempt)):
         return None
     began: float | None = None
     ended: tuple[str, ...] = ()
@@ -79,7 +79,7 @@ def running_already(tenure: Tenure, request: Request) -> Effects[Own | None]:
             ended = (*ended, foreign[0].query_id)
 
 
-def is_unsent(attempt: Attempt) -> bool:
+def _unsent(attempt: Attempt) -> bool:
     """Nobody but us has recorded a start for it, and we look before we send."""
     return len(attempt.starts) == 1
 
@@ -137,7 +137,7 @@ def _assess(
 
 def _own(attempt: Attempt, queries: Sequence[RunningQuery]) -> Iterator[Own]:
     """Queries with the text, catalog and database of a recorded start: the token's, for Athena compares no more."""
-    if is_unsent(attempt):
+    if _unsent(attempt):
         return  # a query of the same text is a copy that somebody made, and may have read older data
     for query in queries:
         for index, start in enumerate(attempt.starts):
@@ -189,7 +189,7 @@ def _check_patience(tenure: Tenure, request: Request, query: RunningQuery, waite
         why, advice = f"after {waited:.0f} s of waiting", "give the target a longer wait_timeout"
     else:
         return
-    unsent = is_unsent(tenure.register.current)
+    unsent = _unsent(tenure.register.current)
     yield from _give_up_unsent(tenure)
     raise errors.ForeignQueryRunning(
         tenure.slot,
@@ -204,7 +204,7 @@ def _check_patience(tenure: Tenure, request: Request, query: RunningQuery, waite
 
 def _give_up_unsent(tenure: Tenure) -> Effects[None]:
     """Nothing is in doubt about an attempt that was never sent: the slot is free for whoever comes next."""
-    if is_unsent(tenure.register.current):
+    if _unsent(tenure.register.current):
         yield from tenure.change(register.released)
 
 

@@ -35,7 +35,7 @@ from athena_assets.core.register import Attempt, Failure, Mode, Owner, Publicati
 from athena_assets.core.request import Outcome, Request, Skipped
 from athena_assets.core.statement import Label, readdress
 from athena_assets.core.swap import project
-from athena_assets.core.target import OnConflict
+from athena_assets.core.target import Guard, OnConflict
 from athena_assets.core.tenure import LeaseLost, Seen, Tenure, look, vanished, write
 
 
@@ -59,7 +59,7 @@ class Caller:
         self._take_over_at_once = take_over  # a human knows that this owner, and no later one, is dead
         self._pid = pid
         self.session = session
-        self.unsent = False  # our attempt waits for the guard: an interruption has no query to stop
+        self.unsent = False  # our attempt's start waits for the guard: an interruption has no query to stop
         before = memory or Memory(searched=0 if request.may_be_retry else None)
         self._upstreams = before.upstreams
         self._generation = "" if before.upstreams is None else self._fingerprint(before.upstreams)
@@ -190,6 +190,7 @@ class Caller:
                 yield from check_whose(self.slot)
             raise
         write_id = yield from perform(DrawId())
+        self.unsent = self.request.target.guard is Guard.ALWAYS
         taken = yield from write(
             self.slot,
             seen,
@@ -203,6 +204,7 @@ class Caller:
             ),
         )
         if taken is None:
+            self.unsent = False
             return None
         tenure = Tenure(self.slot, taken)
         yield from perform(Report("acquired", f"fence {fence}"))
@@ -278,6 +280,7 @@ class Caller:
 
     def _attempt_again(self, tenure: Tenure, number: int) -> Effects[None]:
         attempt = yield from self._new_attempt(tenure.register.fence, number)
+        self.unsent = self.request.target.guard is Guard.ALWAYS
         yield from tenure.change(register.attempted_again, attempt=attempt)
 
     def _one_attempt(self, tenure: Tenure) -> Effects[Failed | None]:
@@ -285,7 +288,6 @@ class Caller:
         if tenure.register.cleanup:
             yield from attempts.clean(tenure)  # a dead owner had begun it; its query has ended
         if tenure.register.state is State.SUBMITTING:
-            self.unsent = guard.is_unsent(tenure.register.current)
             own = yield from guard.running_already(tenure, self.request)
             self.unsent = False
             failed = yield from attempts.submit(tenure, own)

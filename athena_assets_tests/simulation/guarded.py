@@ -58,6 +58,8 @@ def _each(mode: Mode, guard: Guard) -> Iterator[tuple[str, Callable[[], Scenario
             "told": told or _FOUND_FILES,
         },
     }
+    if guard is Guard.ALWAYS:
+        bounds["an interruption beside a foreign query"] = {**bounds["a foreign query"], "interrupt": 1}
     for what, budget in bounds.items():
         name = f"guard {guard}, {mode}: {what}"
         # Who crashes comes back and takes over: that needs no other caller.
