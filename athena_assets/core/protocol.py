@@ -59,6 +59,7 @@ class Caller:
         self._take_over_at_once = take_over  # a human knows that this owner, and no later one, is dead
         self._pid = pid
         self.session = session
+        self._in_steps = session != ""
         self.unsent = False  # our attempt's start waits for the guard: an interruption has no query to stop
         before = memory or Memory(searched=0 if request.may_be_retry else None)
         self._upstreams = before.upstreams
@@ -189,8 +190,8 @@ class Caller:
             if before is None or before.publication is None:
                 yield from check_whose(self.slot)
             raise
-        write_id = yield from perform(DrawId())
         self.unsent = self.request.target.guard is Guard.ALWAYS
+        write_id = yield from perform(DrawId())
         taken = yield from write(
             self.slot,
             seen,
@@ -329,7 +330,7 @@ class Caller:
 
     def _is_predecessor(self, found: Register) -> bool:
         """Whether the owner is one in whose place we go on. If it still acts after all, our fence is the higher one."""
-        return found.owner is not None and found.owner.session == self.session
+        return self._in_steps and found.owner is not None and found.owner.session == self.session
 
     def _take_over(self, seen: Seen, found: Register) -> Effects[None]:
         """Finishes what a dead owner began, under its generation and request; the loop then looks for our answer."""

@@ -381,7 +381,8 @@ def test_what_a_handler_prints_and_logs_goes_to_the_servers_log(tmp_path: Path) 
     assert (lines[2].split("\t")[0], lines[2].split("\t")[-1]) == ("[WARNING]", "logged")
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=LONG)])
+@LONG
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_subprocesses_die_with_the_server(how: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Idle, busy and stopped ones, and what they have started."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))  # a killed server leaves its folder

@@ -159,6 +159,7 @@ def test_a_loop_costs_nine_events_of_the_history_and_three_transitions(states: d
     assert sum(EVENTS[states[name]["Type"]] for name in loop) == 9
 
 
+@pytest.mark.long  # in every run it looks at the template, which has the same definitions
 def test_cfn_lint_has_nothing_to_say_of_any_variant() -> None:
     """It looks into no definition behind an Fn::If, as those of deploy/step_functions.yaml are."""
     from cfnlint.api import lint  # a second to import
