@@ -9,7 +9,7 @@ from athena_assets_tests.e2e.lake import Lake
 from athena_assets_tests.e2e.test_guard import by_hand
 
 
-@pytest.mark.parametrize("by_option", [True, False])
+@pytest.mark.parametrize("by_option", [True, pytest.param(False, marks=pytest.mark.long)])
 def test_a_foreign_query_in_a_workgroup_that_is_named_is_told_with_an_exit_status_of_its_own(
     lake: Lake, cli: Cli, monkeypatch: pytest.MonkeyPatch, by_option: bool
 ) -> None:

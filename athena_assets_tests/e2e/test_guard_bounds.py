@@ -55,6 +55,7 @@ def test_nothing_is_listed_with_the_guard_off_at_a_takeover_either(lake: Lake, o
     assert looks(lake) == 0
 
 
+@pytest.mark.long
 def test_throttling_is_waited_out(lake: Lake) -> None:
     target = lake.target(guard="always", on_conflict="fail")
     by_hand(lake, target.location)
