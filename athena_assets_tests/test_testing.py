@@ -165,6 +165,7 @@ def test_who_uses_no_fixture_loads_nothing_of_the_embedded_aws(folder: Path) -> 
     assert ended.returncode == 0, ended.stdout + ended.stderr
 
 
+@pytest.mark.long
 def test_without_the_extra_a_fixture_says_what_to_install(folder: Path) -> None:
     (folder / "conftest.py").write_text("import sys\nsys.modules['duckdb'] = None\n")  # as if it were not installed
     ended = pytest_in(folder, "def test_it(athena_assets_publisher):\n    pass\n")

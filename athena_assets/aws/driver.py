@@ -150,14 +150,14 @@ def publish(
 
 def _clean_up(driver: Driver, caller: Caller) -> None:
     try:
-        give_up(driver, caller.slot, caller.session, unsent=caller.unsent)
+        give_up(driver, caller.slot, caller.session)
     except (AthenaAssetsError, TimeoutError) as error:
         warn_not_freed(caller.slot, error)
 
 
-def give_up(driver: Driver, slot: Slot, session: str, *, unsent: bool = False) -> None:
+def give_up(driver: Driver, slot: Slot, session: str) -> None:
     """Stops the query of a session and frees its slot. Raises TimeoutError after CLEAN_UP_SECONDS."""
-    driver.run(abandon(slot, session, unsent=unsent), until=time.monotonic() + CLEAN_UP_SECONDS)
+    driver.run(abandon(slot, session), until=time.monotonic() + CLEAN_UP_SECONDS)
 
 
 def warn_not_freed(slot: Slot, error: BaseException) -> None:

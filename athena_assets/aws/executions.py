@@ -9,6 +9,9 @@ from athena_assets.aws.replies import Refusal, call, denied
 from athena_assets.aws.session import AwsClients
 from athena_assets.core.effects import Unanswered
 
+# A quota of open executions; and what is told of one that was started a moment ago.
+_PASSES = frozenset({"ExecutionLimitExceeded", "ExecutionDoesNotExist"})
+
 
 class Status(StrEnum):
     RUNNING = "RUNNING"
@@ -25,6 +28,7 @@ class Execution:
 
     arn: str
     status: Status
+    input: str = "{}"
     output: str = "null"
     error: str = ""
     cause: str = ""
@@ -77,6 +81,7 @@ class Executions:
         return Execution(
             answer["executionArn"],
             Status(answer["status"]),
+            answer.get("input") or "{}",
             answer.get("output") or "null",
             answer.get("error", ""),
             answer.get("cause", ""),
@@ -86,15 +91,15 @@ class Executions:
         """Ends the execution at once; a step that its function has begun goes on. Repeating it is harmless."""
         answer = call(
             self._machine,
-            self._clients.states.stop_execution,
+            self._clients.states_once.stop_execution,
             {"executionArn": arn, "error": "Interrupted", "cause": cause},
             expect="stopDate",
         )
         if isinstance(answer, Refusal):
-            return self._refused(answer, "StopExecution")
+            return None if answer.code == "ExecutionDoesNotExist" else self._refused(answer, "StopExecution")
         return answer if isinstance(answer, Unanswered) else None
 
     def _refused(self, answer: Refusal, operation: str) -> Unanswered:
-        if answer.throttled:
+        if answer.throttled or answer.code in _PASSES:
             return Unanswered(f"HTTP {answer.status} {answer.code}")
         raise denied(self._machine, operation, f"HTTP {answer.status} {answer.code}: {answer.message}")

@@ -21,7 +21,7 @@ from athena_assets.aws.driver import CLEAN_UP_SECONDS, Driver, new_caller, warn_
 from athena_assets.aws.session import AwsClients
 from athena_assets.core import effects
 from athena_assets.core.abandon import abandon
-from athena_assets.core.effects import Effect, Effects, PollQuery
+from athena_assets.core.effects import Effect, Effects, LookForQueries, PollQuery
 from athena_assets.core.protocol import Caller
 from athena_assets.core.request import Outcome, Request
 from athena_assets.errors import AthenaAssetsError
@@ -81,6 +81,7 @@ class Fleet:
         """
         waiting = deque(enumerate(requests))
         with ThreadPoolExecutor(WORKERS, thread_name_prefix="athena_assets") as pool:
+            self._lookers = ThreadPoolExecutor(self._limit, thread_name_prefix="athena_assets_looks")
             try:
                 while waiting or self._active:
                     while waiting and len(self._active) < self._limit:
@@ -93,6 +94,8 @@ class Fleet:
             except BaseException:
                 self._clean_up(pool)
                 raise
+            finally:
+                self._lookers.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self, index: int, request: Request) -> None:
         caller = new_caller(request)
@@ -154,7 +157,9 @@ class Fleet:
             self._due.append((task, effect.query_id))
         else:
             self._calling.add(id(task))
-            pool.submit(self._call, task, effect)
+            # A look takes long, and callers wait for each other's: nobody's lease may wait behind them.
+            workers = self._lookers if isinstance(effect, LookForQueries) else pool
+            workers.submit(self._call, task, effect)
 
     def _call(self, task: _Task, effect: Effect[Any]) -> None:
         try:
@@ -184,9 +189,7 @@ class Fleet:
         self._ready.clear()
         self._ended.clear()
         for index, task in enumerate(abandoned):
-            caller = task.caller
-            cleaning = abandon(caller.slot, caller.session, unsent=caller.unsent)
-            again = _Task(index, task.driver, caller, cleaning)
+            again = _Task(index, task.driver, task.caller, abandon(task.caller.slot, task.caller.session))
             self._active[index] = again
             if id(task) in self._calling:
                 self._after[id(task)] = again  # what is under way may change the register

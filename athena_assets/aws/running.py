@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from athena_assets.aws.replies import Refusal, question
@@ -96,6 +96,7 @@ class _Look:
     until: float
     clock: Callable[[], float]
     sleep: Callable[[float], None]
+    left_out: list[str] = field(default_factory=list)
 
     def all(self, most_pages: int) -> Sequence[RunningQuery]:
         found: list[RunningQuery] = []
@@ -115,6 +116,8 @@ class _Look:
             found += (_running(each) for each in executions if each["Status"]["State"] in _RUNNING)
             token = listed.get("NextToken")
             if token is None or any(_age(each) > OLDEST for each in executions):
+                if self.left_out:
+                    raise _CutShort(f"Athena told nothing of {len(self.left_out)} of its queries", found)
                 return found
         raise _CutShort(f"more than {most_pages * PAGE} queries in its history", found)
 
@@ -123,6 +126,7 @@ class _Look:
             arguments = {"QueryExecutionIds": list(ids)}
             answer = self._ask(self.clients.athena.batch_get_query_execution, arguments, "QueryExecutions", found)
             yield from answer["QueryExecutions"]
+            self.left_out.extend(each["QueryExecutionId"] for each in answer.get("UnprocessedQueryExecutionIds", ()))
 
     def _ask(
         self,
@@ -149,6 +153,7 @@ def _running(execution: QueryExecutionTypeDef) -> RunningQuery:
         text=execution.get("Query", ""),
         catalog=execution.get("QueryExecutionContext", {}).get("Catalog", ""),
         database=execution.get("QueryExecutionContext", {}).get("Database", ""),
+        output_location=execution.get("ResultConfiguration", {}).get("OutputLocation", ""),
         state=execution["Status"]["State"],
         submitted=execution["Status"]["SubmissionDateTime"].timestamp(),
     )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT = 5  # seconds
 READ_TIMEOUT = 20
+HURRIED_TIMEOUT = 3
 POOL = 256  # connections for each client, which threads share: a fleet's calls, and the copies of each at once
 
 
@@ -121,10 +122,16 @@ class AwsClients:
         client: SFNClient = self._client("stepfunctions", attempts=4)
         return client
 
-    def _client(self, service: str, *, attempts: int) -> Any:
+    @cached_property
+    def states_once(self) -> SFNClient:
+        """For an interrupted caller, who has no time."""
+        client: SFNClient = self._client("stepfunctions", attempts=1, timeout=HURRIED_TIMEOUT)
+        return client
+
+    def _client(self, service: str, *, attempts: int, timeout: float = READ_TIMEOUT) -> Any:
         config = Config(
             connect_timeout=CONNECT_TIMEOUT,
-            read_timeout=READ_TIMEOUT,
+            read_timeout=timeout,
             max_pool_connections=POOL,
             retries={"total_max_attempts": attempts, "mode": "standard"},
             tcp_keepalive=True,

@@ -23,17 +23,15 @@ from athena_assets.core.swap import project
 from athena_assets.core.tenure import LeaseLost, Tenure, look
 
 
-def abandon(slot: Slot, session: str, *, unsent: bool = False) -> Effects[None]:
+def abandon(slot: Slot, session: str) -> Effects[None]:
     """Stops the query of `session` and frees the slot once Athena confirms the end; what is committed is put in place.
 
     The interruption may have struck in any effect, or between two: the register, not memory, says what is ours. The
     driver gives this a few seconds; if they run out the register stays as it is, and the next caller goes on from it.
-
-    `unsent`: the caller knows that it has not sent the start of its attempt, and that nobody else could.
     """
     while True:
         try:
-            yield from _stop_and_release(slot, session, unsent=unsent)
+            yield from _stop_and_release(slot, session)
         except LeaseLost:
             owner = found.owner if (found := (yield from look(slot)).register) is not None else None
             if owner is not None and owner.session == session:
@@ -42,7 +40,7 @@ def abandon(slot: Slot, session: str, *, unsent: bool = False) -> Effects[None]:
         return
 
 
-def _stop_and_release(slot: Slot, session: str, *, unsent: bool) -> Effects[None]:
+def _stop_and_release(slot: Slot, session: str) -> Effects[None]:
     seen = yield from look(slot)
     found = seen.register
     if found is None or found.owner is None or found.owner.session != session:
@@ -52,10 +50,6 @@ def _stop_and_release(slot: Slot, session: str, *, unsent: bool) -> Effects[None
         yield from project(tenure)
         return
     if found.state not in (State.SUBMITTING, State.RUNNING):
-        return
-    if found.state is State.SUBMITTING and unsent:
-        yield from tenure.change(register.released)
-        yield from perform(Report("stopped", "no query was started; the slot is free"))
         return
     # Athena may have accepted the query although its id was not noted: the token tells.
     if found.state is State.SUBMITTING and (yield from attempts.submit(tenure)) is not None:

@@ -30,7 +30,6 @@ from athena_assets.core.effects import (
     Unanswered,
     perform,
 )
-from athena_assets.core.guard import Own
 from athena_assets.core.manifest import InvalidResult, match_files, parse_data_manifest
 from athena_assets.core.register import FailureKind, Mode, ObjectVersion, StartParameters
 from athena_assets.core.swap import remove_all
@@ -48,17 +47,13 @@ class Failed:
     query_id: str | None = None
 
 
-def submit(tenure: Tenure, own: Own | None = None) -> Effects[Failed | None]:
+def submit(tenure: Tenure) -> Effects[Failed | None]:
     """Starts the recorded attempt's query, or finds the one that an earlier owner started with the recorded token.
 
     Our own parameters were recorded last and are sent first. A mismatch says that a query exists already: every other
-    recorded set is sent until one answers with its id. With `own`, which the guard has found running, nothing is sent.
+    recorded set is sent until one answers with its id.
     """
     attempt = tenure.register.current
-    if own is not None:
-        yield from tenure.change(register.running, query_id=own.query.query_id, accepted=own.start)
-        yield from perform(Report("adopted", f"query {own.query.query_id}, which was found running"))
-        return None
     for index in reversed(range(len(attempt.starts))):
         answer = yield from _start(tenure, attempt.starts[index], attempt.token)
         if isinstance(answer, QueryStarted):
@@ -153,6 +148,24 @@ def watch(tenure: Tenure, timeout: float, began: float) -> Effects[QueryStatus |
         # Only an answer that the query goes on leaves nothing to remember but when it began.
         goes_on = isinstance(status, QueryStatus) and status.state is QueryState.ACTIVE and not stopping
         yield from perform(Sleep(min(delay, until_timeout) if until_timeout > 0 else delay, handover=goes_on))
+
+
+def end(tenure: Tenure, query_id: str) -> Effects[None]:
+    """Stops a query of ours that nobody wants, and waits for its end: until then it may write."""
+    yield from perform(Report("stopping", f"query {query_id}, a twin of the adopted one"))
+    began = yield from perform(ReadClock())
+    while True:
+        yield from tenure.keep()
+        yield from perform(StopQuery(query_id))
+        status = yield from perform(PollQuery(query_id))
+        if isinstance(status, QueryMissing):
+            return
+        if isinstance(status, QueryStatus) and status.state is not QueryState.ACTIVE:
+            return
+        waited = (yield from perform(ReadClock())) - began
+        if isinstance(status, Unanswered):
+            _check_patience(tenure, query_id, waited, status)
+        yield from perform(Sleep(policy.poll_delay(waited)))
 
 
 def _check_patience(tenure: Tenure, query_id: str, silence: float, answer: Unanswered) -> None:

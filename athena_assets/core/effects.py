@@ -159,13 +159,17 @@ class QueryMissing:
 
 @dataclass(frozen=True, slots=True)
 class RunningQuery:
-    """A query that had not ended when it was looked at. `submitted`: seconds of the epoch, by Athena's clock."""
+    """A query that had not ended when it was looked at. `submitted`: seconds of the epoch, by Athena's clock.
+
+    `output_location`: of its result, below what its start named; "" if Athena does not tell.
+    """
 
     query_id: str
     workgroup: str
     text: str
     catalog: str
     database: str
+    output_location: str
     state: str
     submitted: float
 

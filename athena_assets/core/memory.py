@@ -2,7 +2,8 @@
 
 A caller that waits (`Sleep` with `handover`) may be given up, and one with the same session and this memory goes on.
 It takes over from its predecessor as from any dead owner, but at once. If the memory is lost too (the predecessor
-crashed), an older one serves: it only makes the caller wait longer, or ask AWS again.
+crashed), an older one serves: it makes the caller wait longer, ask AWS again, or at worst run a query of its own where
+it had finished another's whose result nobody may reuse.
 """
 
 from __future__ import annotations

@@ -21,9 +21,14 @@ from athena_assets.core.effects import (
     DrawFraction,
     DrawId,
     Effects,
+    PollQuery,
+    QueryMissing,
+    QueryState,
+    QueryStatus,
     ReadClock,
     Report,
     ResolveUpstreams,
+    RunningQuery,
     Sleep,
     perform,
 )
@@ -35,7 +40,7 @@ from athena_assets.core.register import Attempt, Failure, Mode, Owner, Publicati
 from athena_assets.core.request import Outcome, Request, Skipped
 from athena_assets.core.statement import Label, readdress
 from athena_assets.core.swap import project
-from athena_assets.core.target import Guard, OnConflict
+from athena_assets.core.target import OnConflict
 from athena_assets.core.tenure import LeaseLost, Seen, Tenure, look, vanished, write
 
 
@@ -60,7 +65,6 @@ class Caller:
         self._pid = pid
         self.session = session
         self._in_steps = session != ""
-        self.unsent = False  # our attempt's start waits for the guard: an interruption has no query to stop
         before = memory or Memory(searched=0 if request.may_be_retry else None)
         self._upstreams = before.upstreams
         self._generation = "" if before.upstreams is None else self._fingerprint(before.upstreams)
@@ -121,24 +125,26 @@ class Caller:
                 yield from self._resolve_upstreams()
                 continue
             try:
-                if found is None or found.state is State.FREE:
-                    outcome = yield from self._acquire_and_run(seen)
-                    if outcome is not None:
-                        return outcome
-                elif self._expired(seen, found):
-                    yield from self._take_over(seen, found)
-                else:
-                    skipped = yield from self._wait(found)
-                    if skipped is not None:
-                        return skipped
-            except errors.ForeignQueryRunning as foreign:
-                if self.request.target.on_conflict is not OnConflict.SKIP:
-                    raise
-                return Skipped(f"query {foreign.query_id} in workgroup {foreign.workgroup}", foreign.query_id)
+                outcome = yield from self._go_on(seen)
+                if outcome is not None:
+                    return outcome
             except LeaseLost:
-                self.unsent = False
                 yield from perform(Report("superseded", "another owner holds the slot; waiting for its result"))
             self._fresh = False
+
+    def _go_on(self, seen: Seen) -> Effects[Outcome | None]:
+        """Takes the slot and publishes, or waits for whoever, or whatever, is in the way."""
+        found = seen.register
+        held = None if found is None or found.state is State.FREE else found
+        if held is not None and not self._expired(seen, held):
+            return (yield from self._wait(held))
+        running = yield from guard.running_already(self.request, found)
+        if isinstance(running, RunningQuery):
+            return (yield from self._wait_for(running))
+        if held is None:
+            return (yield from self._acquire_and_run(seen))
+        yield from self._take_over(seen, held, running)
+        return None
 
     def _own_publication(self, found: Register) -> Effects[Publication | None]:
         """What our request has published, though it may be long ago: a commit's reply may have been lost.
@@ -190,7 +196,6 @@ class Caller:
             if before is None or before.publication is None:
                 yield from check_whose(self.slot)
             raise
-        self.unsent = self.request.target.guard is Guard.ALWAYS
         write_id = yield from perform(DrawId())
         taken = yield from write(
             self.slot,
@@ -205,7 +210,6 @@ class Caller:
             ),
         )
         if taken is None:
-            self.unsent = False
             return None
         tenure = Tenure(self.slot, taken)
         yield from perform(Report("acquired", f"fence {fence}"))
@@ -281,7 +285,6 @@ class Caller:
 
     def _attempt_again(self, tenure: Tenure, number: int) -> Effects[None]:
         attempt = yield from self._new_attempt(tenure.register.fence, number)
-        self.unsent = self.request.target.guard is Guard.ALWAYS
         yield from tenure.change(register.attempted_again, attempt=attempt)
 
     def _one_attempt(self, tenure: Tenure) -> Effects[Failed | None]:
@@ -289,9 +292,7 @@ class Caller:
         if tenure.register.cleanup:
             yield from attempts.clean(tenure)  # a dead owner had begun it; its query has ended
         if tenure.register.state is State.SUBMITTING:
-            own = yield from guard.running_already(tenure, self.request)
-            self.unsent = False
-            failed = yield from attempts.submit(tenure, own)
+            failed = yield from attempts.submit(tenure)
             if failed is not None:
                 return failed
         query_id = tenure.register.current.accepted_query
@@ -332,12 +333,15 @@ class Caller:
         """Whether the owner is one in whose place we go on. If it still acts after all, our fence is the higher one."""
         return self._in_steps and found.owner is not None and found.owner.session == self.session
 
-    def _take_over(self, seen: Seen, found: Register) -> Effects[None]:
-        """Finishes what a dead owner began, under its generation and request; the loop then looks for our answer."""
+    def _take_over(self, seen: Seen, found: Register, own: guard.Own | None) -> Effects[None]:
+        """Finishes what a dead owner began, under its generation and request; the loop then looks for our answer.
+
+        `own` is its query, if the guard has found it running: then no start is sent.
+        """
         fence = found.fence + 1
         predecessor = self._is_predecessor(found)
         start = None
-        if found.state is State.SUBMITTING:
+        if found.state is State.SUBMITTING and own is None:
             nonce = yield from perform(DrawId())
             staging = self._destination(found.current.settings.mode, fence, found.current.number, nonce)
             start = replace(
@@ -371,6 +375,11 @@ class Caller:
             if served is not None and not (predecessor and served.request == self.request.id):
                 self._adopted = served.fence
             return
+        if own is not None:
+            yield from tenure.change(register.running, query_id=own.query.query_id, accepted=own.start)
+            yield from perform(Report("adopted", f"query {own.query.query_id}, which was found running"))
+            for twin in own.twins:
+                yield from attempts.end(tenure, twin)
         failure = yield from self._run(tenure)
         if predecessor and found.current.request == self.request.id:
             if failure is not None:
@@ -392,11 +401,32 @@ class Caller:
             raise self._busy(found, f"after {self._waited:.0f} s of waiting the slot is still held by", advice)
         if self._waited == 0:
             yield from perform(Report("waiting", f"the slot is held by {describe(found)}"))
+        yield from self._sleep()
+        return None
+
+    def _wait_for(self, foreign: RunningQuery) -> Effects[Skipped | None]:
+        """Waits for a query that is not ours as for another owner: until it has ended, or may have."""
+        on_conflict = self.request.target.on_conflict
+        if on_conflict is OnConflict.SKIP:
+            return Skipped(f"query {foreign.query_id} in workgroup {foreign.workgroup}", foreign.query_id)
+        yield from perform(Report("foreign query", guard.told(foreign)))
+        while True:
+            if on_conflict is OnConflict.FAIL or self._waited >= self.request.target.wait_timeout:
+                raise guard.refusal(self.request, foreign, self._waited)
+            yield from self._sleep()
+            try:
+                status = yield from perform(PollQuery(foreign.query_id))
+            except errors.AccessDenied:
+                return None  # the next look tells
+            ended = isinstance(status, QueryStatus) and status.state is not QueryState.ACTIVE
+            if ended or isinstance(status, QueryMissing):
+                return None
+
+    def _sleep(self) -> Effects[None]:
         delay = policy.wait_delay(self._waited, (yield from perform(DrawFraction())))
         self._asleep = yield from perform(ReadClock())
         yield from perform(Sleep(delay, handover=True))
         yield from self._wake()
-        return None
 
     def _wake(self) -> Effects[None]:
         if self._asleep is not None:

@@ -208,10 +208,10 @@ def parse_label(statement: str) -> Label | None:
         return None
     try:
         found = json.loads(first_line.removeprefix(_LABEL))
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     match found:
-        case {"slot": str(slot), "fence": int(fence), "attempt": int(attempt)}:
+        case {"slot": str(slot), "fence": fence, "attempt": attempt} if type(fence) is type(attempt) is int:
             return Label(slot, fence, attempt)
     return None
 

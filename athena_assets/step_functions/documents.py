@@ -18,6 +18,8 @@ from athena_assets.errors import AthenaAssetsError, InvalidTarget
 LONGEST = 262_144
 """Bytes of an execution's input (Step Functions, "Service quotas"), as which it travels through every state too."""
 
+_SHOWN = 2_000  # characters of each part of an error
+
 ALLOWANCE = 32_768
 """Of them, bytes for what the states add to the input."""
 
@@ -30,6 +32,7 @@ class Wish:
         request_id: None: the execution's name, so that an execution is one wish.
         run: None: the execution's ARN.
         output_location: where Athena writes query results; None: what the function's settings say.
+        guard_workgroups: as in AwsSettings.
     """
 
     target: Target
@@ -40,6 +43,7 @@ class Wish:
     upstream_versions: Mapping[str, str] = field(default_factory=dict)
     run: str | None = None
     output_location: str | None = None
+    guard_workgroups: tuple[str, ...] = ()
 
     def document(self) -> dict[str, Any]:
         """What is left out has its default. The same wish always gives the same text."""
@@ -47,7 +51,7 @@ class Wish:
         defaults = Wish(target=self.target)
         return {
             "target": _target_document(self.target),
-            **{name: value for name, value in sorted(given.items()) if value != getattr(defaults, name)},
+            **{name: _plain(value) for name, value in sorted(given.items()) if value != getattr(defaults, name)},
         }
 
     def text(self) -> str:
@@ -80,7 +84,12 @@ def read_wish(document: object) -> Wish:
         isinstance(versions, dict) and all(isinstance(each, str) for each in versions.values()),
         "upstream_versions is not an object of names and strings",
     )
-    return Wish(**{**raw, "target": read_target(raw["target"])})
+    workgroups = raw.get("guard_workgroups", [])
+    _check(
+        isinstance(workgroups, list) and all(isinstance(each, str) for each in workgroups),
+        "guard_workgroups is not a list of names",
+    )
+    return Wish(**{**raw, "target": read_target(raw["target"]), "guard_workgroups": tuple(workgroups)})
 
 
 def read_target(document: object) -> Target:
@@ -178,10 +187,12 @@ def read_outcome(document: object, execution: str) -> Outcome:
 def raised(error: AthenaAssetsError) -> Exception:
     """What a Lambda function raises for one of our errors, so that Step Functions calls it by its name.
 
-    The message has a second line, from which `read_error` makes the error again.
+    The message has a second line, from which `read_error` makes the error again. What is long is cut, for Step
+    Functions would cut it elsewhere: a cause has 32,768 characters (API reference, "HistoryEvent").
     """
+    state = {name: value[:_SHOWN] if isinstance(value, str) else value for name, value in vars(error).items()}
     named: type[Exception] = type(type(error).__name__, (Exception,), {})
-    return named(f"{error}\n{json.dumps(vars(error))}")
+    return named(f"{str(error)[:_SHOWN]}\n{json.dumps(state)}")
 
 
 def read_error(name: str, cause: str) -> AthenaAssetsError | None:

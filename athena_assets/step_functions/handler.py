@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from athena_assets.aws.session import AwsSettings
 from athena_assets.aws.steps import Pause, Progress
-from athena_assets.core.codec import decode, encode
+from athena_assets.core.codec import UnreadableRegister, decode, encode
 from athena_assets.core.policy import LEASE_SECONDS
 from athena_assets.core.request import Request
 from athena_assets.errors import AthenaAssetsError, ServiceUnavailable
@@ -52,7 +52,7 @@ def handler(event: dict[str, Any], context: Context) -> dict[str, Any]:
 
 def _served(event: dict[str, Any], seconds: float) -> dict[str, Any]:
     wish, execution = read_wish(event["input"]), event["execution"]
-    publisher, session = _publisher(wish.output_location), session_of(execution)
+    publisher, session = _publisher(wish.output_location, wish.guard_workgroups), session_of(execution)
     if event["action"] == "abandon":
         _abandon(publisher, wish, session)
         return {"status": "abandoned"}
@@ -60,7 +60,7 @@ def _served(event: dict[str, Any], seconds: float) -> dict[str, Any]:
     found = publisher.step(
         request,
         session=session,
-        host=f"Step Functions, execution {event['name']}",
+        host="Step Functions",
         progress=_read(event["memory"]),
         until=time.monotonic() + seconds - min(MARGIN, seconds / 3),
     )
@@ -97,16 +97,20 @@ def _abandon(publisher: Publisher, wish: Wish, session: str) -> None:
 
 
 def _read(memory: object) -> Progress | None:
-    return None if memory is None else decode(json.dumps(memory).encode(), Progress)
+    """What the last step gave; None also for that of another version, which is as if it had been lost."""
+    try:
+        return None if memory is None else decode(json.dumps(memory).encode(), Progress)
+    except UnreadableRegister:
+        return None
 
 
 @functools.lru_cache(maxsize=8)
-def _publisher(output_location: str | None) -> Publisher:
+def _publisher(output_location: str | None, guard_workgroups: tuple[str, ...]) -> Publisher:
     """Kept while the function is warm: making clients takes longer than most steps."""
     settings = AwsSettings(
         workgroup=os.environ.get("ATHENA_ASSETS_WORKGROUP") or "primary",
         output_location=output_location or os.environ.get("ATHENA_ASSETS_OUTPUT_LOCATION") or None,
         expected_bucket_owner=os.environ.get("ATHENA_ASSETS_EXPECTED_BUCKET_OWNER") or None,
-        guard_workgroups=tuple(os.environ.get("ATHENA_ASSETS_GUARD_WORKGROUPS", "").split()),
+        guard_workgroups=guard_workgroups,
     )
     return Publisher(settings, lease_seconds=float(os.environ.get("ATHENA_ASSETS_LEASE_SECONDS") or LEASE_SECONDS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import logging
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -27,13 +28,16 @@ from athena_assets.errors import (
     ExecutionStopped,
     InvalidTarget,
     OutcomeUnknown,
+    RequestConflict,
     ServiceUnavailable,
 )
-from athena_assets.step_functions.documents import Wish, read_error, read_outcome
+from athena_assets.step_functions.documents import Wish, read_error, read_outcome, read_wish
 from athena_assets.step_functions.names import execution_name, session_of
 from athena_assets.unload import PARTITIONS_AT_ONCE, Publisher
 
 T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
 
 Result = Published | Reused | Skipped | AthenaAssetsError
 
@@ -182,6 +186,7 @@ class StepFunctionsPublisher(Publisher):
             upstream_versions=versions or {},
             run=request.run,
             output_location=self.settings.output_location,
+            guard_workgroups=self.settings.guard_workgroups,
         )
         return _Run(index, request, observe, wish.text())
 
@@ -225,13 +230,27 @@ class StepFunctionsPublisher(Publisher):
                 run.tell(f"execution {run.arn}")
                 return
             found = _answered(run, partial(self._executions.describe, run.arn))
+            self._check_same(run, found)
             if not found.ended:
                 run.tell(f"execution {run.arn} is under way already")
                 return
-            if found.status is Status.SUCCEEDED and not isinstance(outcome_of(run.request.location, found), Skipped):
+            # What was reused then may be old by now; a retry of this request would look again.
+            if found.status is Status.SUCCEEDED and isinstance(outcome_of(request.location, found), Published):
                 run.tell(f"execution {run.arn} has this request's outcome already")
                 run.earlier = True
                 return
+
+    def _check_same(self, run: _Run, found: Execution) -> None:
+        """Raises RequestConflict for an execution of this request's name that publishes something else."""
+        theirs = read_wish(json.loads(found.input))
+        if self.request(theirs.target, partition=theirs.partition).definition == run.request.definition:
+            return
+        raise RequestConflict(
+            run.request.location,
+            f"request {run.request.id} has already been given to execution {found.arn} with another query or format.",
+            not_done="No execution was started and nothing was published.",
+            next_step="Use a new request id for a changed target.",
+        )
 
     def _look(self, run: _Run) -> Result | None:
         """What became of the execution; None while it runs."""
@@ -261,8 +280,12 @@ class StepFunctionsPublisher(Publisher):
         location = run.request.location
         try:
             if (answer := self._executions.stop(arn, "The caller that waited for it was interrupted.")) is not None:
-                warn_not_freed(run.request.slot, RuntimeError(answer.reason))
+                logger.warning("%s: execution %s was not stopped (%s): it goes on.", location, arn, answer.reason)
                 return
+        except AthenaAssetsError as error:
+            logger.warning("%s: execution %s was not stopped: it goes on. %s", location, arn, error)
+            return
+        try:
             self.give_up(location, session_of(arn))
         except (AthenaAssetsError, TimeoutError) as error:
             warn_not_freed(run.request.slot, error)

@@ -114,6 +114,7 @@ def test_pages_are_followed_to_a_query_that_is_old_and_still_runs(lake: Lake) ->
     assert hurried.cut_short == {"primary": f"no time for more than {PAGE} queries of its history"}
 
 
+@pytest.mark.long
 def test_throttling_is_waited_out_and_not_for_ever(lake: Lake) -> None:
     history(lake, 1)
     clients = AwsClients(lake.settings)

@@ -267,3 +267,11 @@ def test_the_start_parameters_name_everything_that_athena_compares() -> None:
     assert sent.query == render_unload("SELECT 1 AS one", STAGING, OutputFormat("JSON"), Label(str(LOCATION), 7, 1))
     assert (sent.staging, sent.catalog, sent.database) == (STAGING.prefix, "other", "sales")
     assert (sent.workgroup, sent.output_location) == ("etl", "s3://results/")
+
+
+@pytest.mark.parametrize(
+    "comment",
+    ["[" * 100_000, '{"slot": "s3://b/p/", "fence": true, "attempt": 1}', '{"slot": 1, "fence": 1, "attempt": 1}'],
+)
+def test_a_comment_that_only_looks_like_a_label_is_none(comment: str) -> None:
+    assert parse_label(f"-- athena_assets {comment}\nSELECT 1") is None

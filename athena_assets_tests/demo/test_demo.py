@@ -139,6 +139,7 @@ def test_a_duplicated_file_makes_the_exit_status_non_zero() -> None:
     assert "Every number" not in text
 
 
+@pytest.mark.long
 def test_right_numbers_make_the_exit_status_zero() -> None:
     output = io.StringIO()
 

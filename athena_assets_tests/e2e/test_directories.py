@@ -134,6 +134,7 @@ def test_an_attempt_that_was_tried_again_is_collected(lake: Lake) -> None:
     assert set(lake.listing(target.location)) == set(lake.listing(lake.readers(target.location)))
 
 
+@pytest.mark.long
 def test_a_strangers_object_in_a_directory_of_ours_stays(lake: Lake) -> None:
     publisher = lake.publisher()
     target = numbers(lake, "t", 1000, retries=0, keep_previous=0)

@@ -64,9 +64,7 @@ def test_an_unlabelled_query_that_overlaps_the_location_is_caught(lake: Lake, pl
     assert (ended.query_id, ended.workgroup) == (query_id, "primary")
     assert HAND in str(ended)
     assert ours(lake) == []
-    register = lake.register(target.location)
-    assert register is not None
-    assert (register.state, register.fence, register.attempt) == ("free", 1, None)
+    assert lake.register(target.location) is None
     assert lake.listing(target.location) == {}
 
 
@@ -103,7 +101,7 @@ def test_a_stale_attempt_in_a_directory_of_its_own_is_not_foreign_and_one_withou
         [end(lake.publisher(PATIENT), target)],
         ["Published"],
         queries=["RUNNING", "CANCELLED", "SUCCEEDED"],
-        register="free 2",
+        register="free 1",
         location=4,
     )
     stop(lake, stale)
@@ -125,8 +123,8 @@ def test_a_query_in_another_workgroup_is_caught_where_that_one_is_named(lake: La
         [end(lake.publisher(PATIENT), target)],
         ["Published"],
         queries=["RUNNING", "SUCCEEDED"],
-        register="free 2",
-        location=files(2),
+        register="free 1",
+        location=files(1),
     )
 
 
@@ -134,12 +132,12 @@ def test_a_query_in_another_workgroup_is_caught_where_that_one_is_named(lake: La
 
 
 @pytest.mark.parametrize("policy", ["join", pytest.param("queue", marks=pytest.mark.long)])
-def test_a_foreign_query_is_waited_for_with_the_slot_held(lake: Lake, policy: str) -> None:
+def test_a_foreign_query_is_waited_for_before_the_slot_is_taken(lake: Lake, policy: str) -> None:
     target = lake.target(guard="always", on_conflict=policy)
     query_id = by_hand(lake, target.location)
     caller = ThreadCaller(lake.publisher(PATIENT), target).start()
     wait_until(lambda: caller.told("foreign query"), "the caller waits")
-    assert (lake.state(target.location), ours(lake)) == ("submitting", [])
+    assert (lake.register(target.location), ours(lake)) == (None, [])
     stop(lake, query_id)
     assert_ends(
         lake,
@@ -152,17 +150,17 @@ def test_a_foreign_query_is_waited_for_with_the_slot_held(lake: Lake, policy: st
     )
 
 
-def test_a_foreign_query_that_outlasts_the_wait_timeout_is_named_and_the_slot_is_free(lake: Lake) -> None:
+def test_a_foreign_query_that_outlasts_the_wait_timeout_is_named_and_the_slot_is_not_taken(lake: Lake) -> None:
     target = lake.target(guard="always", wait_timeout=0.2)
     query_id = by_hand(lake, target.location)
     ended = end(lake.publisher(PATIENT), target)
     assert isinstance(ended, errors.ForeignQueryRunning)
     assert "wait_timeout" in ended.next_step
-    assert (ended.query_id, lake.state(target.location), ours(lake)) == (query_id, "free", [])
+    assert (ended.query_id, lake.register(target.location), ours(lake)) == (query_id, None, [])
 
 
 @pytest.mark.long
-def test_who_is_interrupted_while_a_foreign_query_runs_starts_none_and_frees_the_slot(
+def test_who_is_interrupted_while_a_foreign_query_runs_has_started_none_and_holds_nothing(
     lake: Lake, owner: ProcessCaller
 ) -> None:
     target = lake.target(guard="always")
@@ -171,17 +169,17 @@ def test_who_is_interrupted_while_a_foreign_query_runs_starts_none_and_frees_the
     wait_until(lambda: owner.told(f"foreign query: query {query_id}"), "it waits")
     owner.signal(signal.SIGINT)
     owner.wait()
-    assert (lake.state(target.location), ours(lake)) == ("free", [])
+    assert (lake.register(target.location), ours(lake)) == (None, [])
     assert len(lake.aws.requests("athena", "StartQueryExecution")) == 1
 
 
-def test_skip_names_the_foreign_query_and_leaves_the_slot_free(lake: Lake) -> None:
+def test_skip_names_the_foreign_query_and_does_not_take_the_slot(lake: Lake) -> None:
     target = lake.target(guard="always", on_conflict="skip")
     query_id = by_hand(lake, target.location)
     skipped = end(lake.publisher(PATIENT), target)
     assert isinstance(skipped, Skipped)
     assert (skipped.query_id, skipped.owner) == (query_id, f"query {query_id} in workgroup primary")
-    assert (lake.state(target.location), ours(lake)) == ("free", [])
+    assert (lake.register(target.location), ours(lake)) == (None, [])
 
 
 @pytest.mark.long
@@ -193,18 +191,17 @@ def test_what_an_earlier_owner_began_is_left_to_the_next_caller(lake: Lake, owne
     lake.aws.faults.advance_clock(DAY)
     refused = end(lake.publisher(PATIENT), target)
     assert isinstance(refused, errors.ForeignQueryRunning)
-    assert "left to the next caller" in refused.not_done
+    assert "not taken" in refused.not_done
     assert (lake.state(target.location), ours(lake)) == ("submitting", [])
     stop(lake, query_id)
-    lake.aws.faults.advance_clock(DAY)
     assert_ends(
         lake,
         target,
         [refused, end(lake.publisher(PATIENT), target)],
         ["ForeignQueryRunning", "Published"],
         queries=["CANCELLED", "SUCCEEDED"],
-        register="free 3",
-        location=files(3),
+        register="free 2",
+        location=files(2),
     )
 
 

@@ -39,6 +39,7 @@ def names(lake: Lake, target: Target) -> list[str]:
     return [each.name for each in found.candidates]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lose", [delete_register, damage_register])
 def test_the_rebuilt_register_names_what_readers_see_and_remembers_what_came_before(
     lake: Lake, lose: Callable[[Lake, Target], None]

@@ -162,6 +162,7 @@ def test_a_table_that_is_another_slots_by_now_is_left_alone_and_the_result_lost(
 # --- in the middle of a publication with Glue ------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["table", "partition"])
 @pytest.mark.parametrize(("choice", "size"), [("00000001-01", 500), ("00000002-01", 600)])
 def test_an_owner_that_wakes_before_it_moves_glue_changes_nothing_that_was_rebuilt(
@@ -215,6 +216,7 @@ def test_a_first_result_that_glue_does_not_name_yet_is_rolled_forward(lake: Lake
 # --- without Glue ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("choice", "size"), [("00000001-01", 500), ("00000002-01", 600)])
 def test_without_glue_two_whole_results_are_told_apart_by_a_person(lake: Lake, choice: str, size: int) -> None:
     target, publisher = numbers(lake, "t", 600), lake.publisher()

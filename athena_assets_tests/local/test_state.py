@@ -155,6 +155,7 @@ def observed(lake: Lake) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 def test_a_query_that_ran_when_the_server_was_killed_has_failed(tmp_path: Path) -> None:
     token = uuid.uuid4().hex
     with served(tmp_path) as (aws, process):

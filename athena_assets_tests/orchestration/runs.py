@@ -33,8 +33,7 @@ def resource(lake: Lake, **changes: Any) -> AthenaUnloadResource:
         aws_access_key_id=settings.access_key_id,
         aws_secret_access_key=settings.secret_access_key,
         output_location=settings.output_location,
-        lease_seconds=LEASE,
-        **changes,
+        **{"lease_seconds": LEASE, **changes},
     )
 
 
@@ -46,12 +45,13 @@ def run(
     partition: str | None = None,
     tags: Mapping[str, str] | None = None,
     force: bool = False,
+    lease: float = LEASE,
 ) -> dg.ExecuteInProcessResult:
     """One run of one asset. A failed step does not raise: ask the result."""
     return dg.materialize(
         [asset],
         instance=instance,
-        resources={"athena": resource(lake)},
+        resources={"athena": resource(lake, lease_seconds=lease)},
         partition_key=partition,
         tags=dict(tags or {}),
         run_config={"ops": {asset.op.name: {"config": {"force": True}}}} if force else None,

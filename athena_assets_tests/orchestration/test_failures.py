@@ -20,6 +20,7 @@ MAY_PASS = {
     errors.PublicationLost,
     errors.QueryThrottled,
     errors.QueryInternalError,
+    errors.ExecutionFailed,
 }
 NEEDS_SOMEBODY = {
     errors.InvalidTarget,
@@ -46,6 +47,7 @@ NEEDS_SOMEBODY = {
     errors.MixedLocation,
     errors.TooManyPartitions,
     errors.ResultInvalid,
+    errors.ExecutionStopped,
     errors.QueryFailed,  # raised itself for what Athena gives no kind
 }
 

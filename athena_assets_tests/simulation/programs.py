@@ -51,7 +51,6 @@ class Local:
         effect: what it asks for next; None once it has ended.
         outcome: what it ended with: its value, or the error that it raised.
         session: the owner session that it writes into registers; "" before it has drawn one.
-        unsent: it knows that its attempt's start has not been sent.
     """
 
     program: Program
@@ -59,7 +58,6 @@ class Local:
     effect: Effect[Any] | None
     outcome: Any
     session: str
-    unsent: bool
     clock: float
     history: tuple[Answer, ...]
     next: dict[Any, Local] = field(default_factory=dict)
@@ -74,21 +72,21 @@ class Local:
 class Program:
     """All states of one caller that have been seen.
 
-    `on_interrupt` makes what runs in its place once it has been interrupted, given its session and `unsent`. With
-    `go_on` it runs in steps.
+    `on_interrupt` makes what runs in its place once it has been interrupted, given its session. With `go_on` it runs in
+    steps.
     """
 
     def __init__(
         self,
         name: str,
         start: Start,
-        on_interrupt: Callable[[str, bool], Protocol] | None = None,
+        on_interrupt: Callable[[str], Protocol] | None = None,
         go_on: GoOn | None = None,
     ) -> None:
         self.name = name
         self._go_on = go_on
         self._on_interrupt = on_interrupt
-        self._interrupted: dict[tuple[str, bool], Program] = {}
+        self._interrupted: dict[str, Program] = {}
         self._start = start
         self._known: dict[str, Local] = {}
         self.initial = self._arrive(Run(start, go_on), ())
@@ -114,13 +112,12 @@ class Program:
 
     def interrupted(self, local: Local) -> Local | None:
         """The first state of the clean-up after an interruption; None if there is nothing to clean up."""
-        make, session, unsent = self._on_interrupt, local.session, local.unsent
+        make, session = self._on_interrupt, local.session
         if make is None or not session:
             return None
-        if (session, unsent) not in self._interrupted:
-            name = f"{self.name}, interrupted"
-            self._interrupted[session, unsent] = Program(name, lambda: (session, make(session, unsent)))
-        return self._interrupted[session, unsent].initial
+        if session not in self._interrupted:
+            self._interrupted[session] = Program(f"{self.name}, interrupted", lambda: (session, make(session)))
+        return self._interrupted[session].initial
 
     def _replayed(self, history: tuple[Answer, ...]) -> Run:
         run = Run(self._start, self._go_on)
@@ -132,7 +129,7 @@ class Program:
         text = f"{self.name} {_text(run)}"
         found = self._known.get(text)
         if found is None:
-            found = Local(self, text, run.effect, run.outcome, run.session, run.unsent, run.clock, history)
+            found = Local(self, text, run.effect, run.outcome, run.session, run.clock, history)
             self._known[text] = found
             if run.effect is not None:
                 found.running = run
@@ -164,10 +161,6 @@ class Run:
     @property
     def session(self) -> str:
         return self.caller if isinstance(self.caller, str) else self.caller.session
-
-    @property
-    def unsent(self) -> bool:
-        return not isinstance(self.caller, str) and self.caller.unsent
 
     def _advance(self, move: Callable[[], Effect[Any]]) -> None:
         """Runs on through what no other caller can see."""

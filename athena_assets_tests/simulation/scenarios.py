@@ -81,7 +81,7 @@ def caller(wish: Request) -> Program:
         made = Caller(wish, "host", 1)
         return made, made.publish()
 
-    return Program(wish.id, start, lambda session, unsent: abandon(wish.slot, session, unsent=unsent))
+    return Program(wish.id, start, lambda session: abandon(wish.slot, session))
 
 
 def stepped(wish: Request) -> Program:
@@ -89,7 +89,7 @@ def stepped(wish: Request) -> Program:
     return Program(
         wish.id,
         lambda: _step(wish),
-        lambda session, unsent: abandon(wish.slot, session, unsent=unsent),
+        lambda session: abandon(wish.slot, session),
         lambda before: _step(wish, before.memory),
     )
 

@@ -212,7 +212,7 @@ class Simulation:
             process,
             publish(),
             lambda task, outcome: self._ended(wish, began, outcome),
-            interrupted=lambda: abandon(caller.slot, caller.session, unsent=caller.unsent),
+            interrupted=lambda: abandon(caller.slot, caller.session),
         )
         self.timeline.run(task, delay)
 

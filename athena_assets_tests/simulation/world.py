@@ -324,6 +324,7 @@ class World:
                 each.parameters.query,
                 each.parameters.catalog,
                 each.parameters.database,
+                each.parameters.output_location or "",
                 "RUNNING",
                 float(number),
             )

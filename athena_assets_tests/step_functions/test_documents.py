@@ -159,3 +159,13 @@ def test_executions_have_sessions_of_their_own() -> None:
 
 def test_all_errors_are_known_by_name() -> None:
     assert all(getattr(errors, kind.__name__) is kind for kind in ALL)
+
+
+def test_an_error_with_a_long_text_keeps_its_kind() -> None:
+    """Step Functions cuts a cause, and would leave no JSON."""
+    error = errors.QueryUserError("s3://lake/daily/", "no " * 20_000, query_id="q-1", next_step="Correct it.")
+    cause = json.dumps({"errorMessage": str(raised(error)), "stackTrace": ["x" * 5_000]})
+    assert len(cause) < 32_768
+    found = read_error("QueryUserError", cause)
+    assert isinstance(found, errors.QueryUserError)
+    assert found.query_id == "q-1"

@@ -7,6 +7,7 @@ import json
 import signal
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,37 @@ def test_a_failed_query_is_raised_as_it_would_be_here_and_never_blocks_the_next_
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
+def test_a_request_comes_back_with_the_same_query_only(lake: Lake, machine: Machine) -> None:
+    target = lake.target()
+    hold = lake.aws.faults.hold_queries()
+    running = ThreadCaller(machine.publisher(), target, {"request_id": "wish"}).start()
+    lake.wait_until_held(hold)
+    other = replace(target, query="SELECT n FROM numbers WHERE n < 10")
+    with pytest.raises(errors.RequestConflict):
+        machine.publisher().unload(other, request_id="wish")
+    lake.aws.faults.release(hold)
+    assert isinstance(running.join(120).outcome, Published)
+    with pytest.raises(errors.RequestConflict):
+        machine.publisher().unload(other, request_id="wish")
+    assert machine.executions() == ["SUCCEEDED"]
+    lake.assert_published_once(target.location)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
+def test_a_retry_of_a_request_that_reused_asks_again(lake: Lake, machine: Machine) -> None:
+    target = lake.target()
+    first = lake.publisher().unload(target)
+    assert isinstance(machine.publisher().unload(target, request_id="wish"), Reused)
+    lake.put_rows("numbers", "part-1.parquet", range(ROWS, ROWS + 10))
+    again = machine.publisher().unload(target, request_id="wish")
+    assert isinstance(again, Published)
+    assert again.publication.query_id != done(first).publication.query_id
+    lake.assert_published_once(target.location, range(ROWS + 10))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(300)
 def test_a_query_that_fails_inside_athena_is_tried_again_in_the_same_execution(lake: Lake, machine: Machine) -> None:
     target = lake.target()
     lake.aws.faults.fail_queries(after_files=2)
@@ -147,8 +179,18 @@ def test_a_query_that_fails_inside_athena_is_tried_again_in_the_same_execution(l
         (DropReply(), "StartExecution"),
         (DropReply(), "DescribeExecution"),
         (CutReply(5), "DescribeExecution"),
+        (Respond(400, "ExecutionDoesNotExist", "Execution Does Not Exist"), "DescribeExecution"),
+        (Respond(400, "ExecutionLimitExceeded", "Too many"), "StartExecution"),
     ],
-    ids=["function throttled", "step's reply lost", "start's reply lost", "look's reply lost", "look's reply cut"],
+    ids=[
+        "function throttled",
+        "step's reply lost",
+        "start's reply lost",
+        "look's reply lost",
+        "look's reply cut",
+        "not found yet",
+        "too many executions",
+    ],
 )
 def test_a_lost_reply_is_no_second_execution_and_no_second_query(
     lake: Lake, machine: Machine, action: Action, operation: str

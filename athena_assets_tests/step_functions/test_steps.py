@@ -10,6 +10,7 @@ from athena_assets import Published, Reused, errors
 from athena_assets.core.request import Outcome
 from athena_assets.step_functions.documents import read_error, read_outcome
 from athena_assets_tests.e2e.lake import Lake, ThreadCaller, done, wait_until
+from athena_assets_tests.e2e.test_guard import by_hand, stop
 from athena_assets_tests.step_functions.conftest import Function, Steps
 
 
@@ -171,3 +172,37 @@ def test_an_input_that_makes_no_sense_is_refused_before_anything_is_sent(lake: L
     assert isinstance(error, errors.InvalidTarget)
     assert "partition" in str(error)
     assert len(lake.aws.requests("athena")) == before
+
+
+def test_a_memory_of_another_version_is_as_one_that_was_lost(lake: Lake, function_of: Function) -> None:
+    target = lake.target()
+    hold = lake.aws.faults.hold_queries()
+    steps = function_of.steps(target)
+    steps.step()
+    steps.memory["memory"]["another"] = 1
+    lake.aws.faults.release(hold)
+    assert isinstance(outcome_of(steps), Published)
+    assert len(lake.queries(target.location)) == 1
+
+
+def test_the_wait_for_a_foreign_query_is_a_pause_like_any_other(lake: Lake, function_of: Function) -> None:
+    target = lake.target(guard="always", wait_timeout=2.5)
+    query_id = by_hand(lake, target.location)
+    steps = function_of.steps(target)
+    assert steps.step()["status"] == "waiting"
+    assert lake.register(target.location) is None
+    error = error_of(steps)
+    assert isinstance(error, errors.ForeignQueryRunning)
+    assert error.query_id == query_id
+    stop(lake, query_id)
+    wait_until(lambda: lake.aws.queries()[0].state == "CANCELLED", "the foreign query has ended")
+    assert isinstance(outcome_of(function_of.steps(target)), Published)
+
+
+def test_the_callers_guard_workgroups_go_with_the_input(lake: Lake, function_of: Function) -> None:
+    lake.aws.client("athena").create_work_group(Name="theirs", Configuration={"EnforceWorkGroupConfiguration": False})
+    target = lake.target(guard="always", on_conflict="fail")
+    query_id = by_hand(lake, target.location, workgroup="theirs")
+    error = error_of(function_of.steps(target, guard_workgroups=("theirs",)), "step")
+    assert isinstance(error, errors.ForeignQueryRunning)
+    assert (error.query_id, error.workgroup) == (query_id, "theirs")
