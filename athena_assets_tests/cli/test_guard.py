@@ -28,4 +28,4 @@ def test_a_foreign_query_in_a_workgroup_that_is_named_is_told_with_an_exit_statu
     (result,) = ended.document["results"]
     error = result["error"]
     assert (error["kind"], error["query_id"], error["workgroup"]) == ("ForeignQueryRunning", query_id, "theirs")
-    assert lake.state(target.location) == "free"
+    assert lake.register(target.location) is None
