@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from types import FrameType
 
 from athena_assets.dev.server import BUCKET, Server, load_sample, server
+from athena_assets.dev.states import make_state_machine
 from athena_assets.errors import AthenaAssetsError
 
 # What would win over the variables that are exported, or be looked for in a configuration that is not read.
@@ -25,6 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="athena-assets local")
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--sample", action="store_true")
+    parser.add_argument("--state-machine", action="store_true")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
     for number in (signal.SIGTERM, signal.SIGHUP):
@@ -32,7 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with server(options.port) as running:
             rows = load_sample(running.aws) if options.sample else {}
-            _say(running, rows, as_json=options.json)
+            results = {"ATHENA_ASSETS_OUTPUT_LOCATION": f"s3://{BUCKET}/athena-results/"} if rows else {}
+            machine = make_state_machine(running.aws, results) if options.state_machine else None
+            _say(running, rows, machine, as_json=options.json)
             status = running.process.wait()
             sys.stderr.write(f"The embedded AWS ended by itself, with status {status}.\n")
             return 1
@@ -46,10 +50,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _say(running: Server, rows: dict[str, int], *, as_json: bool) -> None:
+def _say(running: Server, rows: dict[str, int], machine: str | None, *, as_json: bool) -> None:
     environment = running.environment | ({"ATHENA_ASSETS_BUCKET": BUCKET} if rows else {})
     if as_json:
-        document = {"endpoint_url": running.aws.endpoint_url, "environment": environment, "sample": rows}
+        document: dict[str, object] = {
+            "endpoint_url": running.aws.endpoint_url,
+            "environment": environment,
+            "sample": rows,
+            "state_machine": machine,
+        }
         lines = [json.dumps(document)]
     else:
         lines = [f"The embedded AWS (S3, Glue, Athena) listens at {running.aws.endpoint_url}. For another shell:", ""]
@@ -58,6 +67,8 @@ def _say(running: Server, rows: dict[str, int], *, as_json: bool) -> None:
         if rows:
             tables = ", ".join(f"{name} {count:,}" for name, count in rows.items())
             lines += ["", f"Loaded into S3 and Glue (rows): {tables}."]
+        if machine is not None:
+            lines += ["", f"A state machine that publishes: {machine}"]
         lines += ["", "Ctrl-C ends it; its state is gone then."]
     sys.stdout.write("\n".join(lines) + "\n")
     sys.stdout.flush()

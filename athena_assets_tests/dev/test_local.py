@@ -36,6 +36,28 @@ def listens(endpoint_url: str) -> bool:
 
 
 @pytest.mark.long
+def test_another_shell_lets_the_state_machine_publish_that_is_printed() -> None:
+    with start("--sample", "--state-machine", "--json") as local:
+        assert local.stdout is not None
+        printed = json.loads(local.stdout.readline())
+        command = [sys.executable, "-m", "athena_assets.cli", "unload", "airport_traffic", "--json"]
+        ended = subprocess.run(
+            [*command, "--state-machine", printed["state_machine"]],
+            env=os.environ | {"PYTHONPATH": str(PROJECT)} | printed["environment"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=200,
+        )
+        assert ended.returncode == 0, ended.stderr
+        [result] = json.loads(ended.stdout)["results"]
+        assert result["outcome"] == "published"
+        assert result["execution"].startswith(printed["state_machine"].replace(":stateMachine:", ":execution:"))
+        local.send_signal(signal.SIGINT)
+        assert local.wait(20) == 0
+
+
+@pytest.mark.long
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 0), (signal.SIGTERM, 143)])
 def test_another_shell_publishes_the_sample_with_what_is_printed(number: signal.Signals, status: int) -> None:
     with start("--sample", AWS_PROFILE="mine") as local:

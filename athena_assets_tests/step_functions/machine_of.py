@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
-import zipfile
 from dataclasses import dataclass, field
 from typing import Any
 
-from athena_assets.step_functions.machine import Notify, definition_text, state_machine
+from athena_assets.dev.states import make_state_machine
+from athena_assets.step_functions.machine import Notify
 from athena_assets.step_functions.publisher import StepFunctionsPublisher
 from athena_assets_tests.e2e.lake import Lake, wait_until
 
@@ -27,24 +26,9 @@ class Machine:
     states: Any = field(init=False)
 
     def __post_init__(self) -> None:
-        aws = self.lake.aws
-        self.states = aws.client("stepfunctions")
-        role = aws.client("iam").create_role(RoleName="publisher", AssumeRolePolicyDocument="{}")["Role"]["Arn"]
-        sink = io.BytesIO()
-        with zipfile.ZipFile(sink, "w") as archive:
-            archive.writestr("README", "The function finds the project among the server's own packages.")
-        function = aws.client("lambda").create_function(
-            FunctionName="publish",
-            Runtime="python3.13",
-            Role=role,
-            Handler="athena_assets.step_functions.handler.handler",
-            Code={"ZipFile": sink.getvalue()},
-            Timeout=60,
-            Environment={"Variables": {"ATHENA_ASSETS_LEASE_SECONDS": str(LEASE)}},
-        )
-        text = definition_text(state_machine(function["FunctionArn"], self.notify))
-        created = self.states.create_state_machine(name="unload", definition=text, roleArn=role)
-        self.arn = created["stateMachineArn"]
+        self.states = self.lake.aws.client("stepfunctions")
+        settings = {"ATHENA_ASSETS_LEASE_SECONDS": str(LEASE)}
+        self.arn = make_state_machine(self.lake.aws, settings, notify=self.notify, timeout=60)
 
     def publisher(self) -> StepFunctionsPublisher:
         return StepFunctionsPublisher(self.lake.settings, state_machine=self.arn, lease_seconds=LEASE)
