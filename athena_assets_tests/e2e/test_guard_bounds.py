@@ -130,17 +130,19 @@ def test_who_may_not_list_with_guard_always_does_not_take_the_slot(lake: Lake) -
 @pytest.mark.timeout(600)
 def test_two_thousand_queries_in_the_history_stay_within_the_bounds_of_a_look(lake: Lake) -> None:
     target = lake.target(guard="always", on_conflict="fail")
-    query_id = by_hand(lake, target.location)
     athena = lake.aws.client("athena")
     for _ in range(2_000):
         athena.start_query_execution(
             QueryString="SELECT 1 AS one", ResultConfiguration={"OutputLocation": str(lake.settings.output_location)}
         )
+    query_id = by_hand(lake, target.location)
     before = len(lake.aws.requests(service="athena"))
     caller = ThreadCaller(lake.publisher(PATIENT), target).start()
     caller.join(300)
     assert isinstance(caller.error, errors.ForeignQueryRunning)
     assert caller.error.query_id == query_id
     pages = looks(lake)
-    assert pages == 2_000 // PAGE + 1 <= MOST_PAGES
+    assert pages <= 2_000 // PAGE + 1 <= MOST_PAGES
+    # All of them, or as many as there is time for.
+    assert pages == 2_000 // PAGE + 1 or caller.told("looked in part")
     assert len(lake.aws.requests(service="athena")) - before <= 2 * pages + 1  # and GetWorkGroup
