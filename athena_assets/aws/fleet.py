@@ -156,10 +156,13 @@ class Fleet:
                 self._due_since = time.monotonic()
             self._due.append((task, effect.query_id))
         else:
+            if isinstance(effect, LookForQueries):
+                # It takes long, and callers wait for each other's: nobody's lease waits behind it. Nor does an
+                # interruption: a look changes nothing, and its caller holds nothing.
+                self._lookers.submit(self._call, task, effect)
+                return
             self._calling.add(id(task))
-            # A look takes long, and callers wait for each other's: nobody's lease may wait behind them.
-            workers = self._lookers if isinstance(effect, LookForQueries) else pool
-            workers.submit(self._call, task, effect)
+            pool.submit(self._call, task, effect)
 
     def _call(self, task: _Task, effect: Effect[Any]) -> None:
         try:

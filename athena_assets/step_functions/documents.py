@@ -16,12 +16,12 @@ from athena_assets.core.target import Target, UpstreamTable
 from athena_assets.errors import AthenaAssetsError, InvalidTarget
 
 LONGEST = 262_144
-"""Bytes of an execution's input (Step Functions, "Service quotas"), as which it travels through every state too."""
-
-_SHOWN = 2_000  # characters of each part of an error
+"""Bytes of an execution's input, and of what a task is sent (Step Functions, "Service quotas")."""
 
 ALLOWANCE = 32_768
-"""Of them, bytes for what the states add to the input."""
+"""Of them, bytes for what a task is sent beside the input: the memory of the step before."""
+
+_SHOWN = 2_000  # characters of each part of an error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,10 @@ class Context(Protocol):
 
 
 def handler(event: dict[str, Any], context: Context) -> dict[str, Any]:
-    """Serves `{"action", "execution", "name", "input", "memory"}`; see docs/step-functions.md for each.
+    """Serves `{"action", "execution", "name", "input", "memory"}`, which machine.py sends.
+
+    `action`: `step` or `abandon`; `execution`, `name`: the execution's ARN and name; `input`: the execution's, a Wish;
+    `memory`: what the last step returned as such, None at first.
 
     Returns:
         `{"status", "seconds", "memory", "outcome"}`; with status `waiting`, the next step is due after `seconds`.
