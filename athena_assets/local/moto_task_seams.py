@@ -10,7 +10,8 @@ Seams: `default_user_config["stepfunctions"]["execute_state_machine"]`; `boto_cl
 `.code_digest`, `.package_type`; `stepfunctions_parser_backends[account][region].state_machines`, and of one `.name`,
 `.definition`, `.roleArn`, `.executions`; of an execution `.execution_arn`, `.status`, `.exec_status`, `.stop_date`,
 `.error`, `.cause`, `.stop`, `.exec_worker.env` (`None` until its thread has read the definition), whose
-`.program_state()` is `None` until the first state is entered, and a `ProgramStopped` with what `stop` was given.
+`.program_state()` is `None` until the first state is entered, and a `ProgramStopped` with what `stop` was given;
+its `.set_error`, `.set_timed_out` and `._state_mutex`, which is reentrant.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -117,7 +118,7 @@ def stop_execution(execution: Any, error: str | None, cause: str | None) -> date
     while execution.status == "RUNNING":
         # Before its thread has begun there is nothing that a stop could be told.
         if _program_state(execution) is not None:
-            execution.stop(stop_date=datetime.now(UTC), error=error, cause=cause)
+            _stop(execution, error, cause)
             reflect_stop(execution)
         if time.monotonic() > deadline:
             raise RuntimeError(f"{execution.execution_arn} neither begins nor ends")
@@ -125,6 +126,24 @@ def stop_execution(execution: Any, error: str | None, cause: str | None) -> date
     found = end_of(execution)
     assert found is not None
     return found
+
+
+def _stop(execution: Any, error: str | None, cause: str | None) -> None:
+    """A stop that lasts: to moto's thread, whatever a stopped program cannot do any more is an error of the program."""
+    from moto.stepfunctions.parser.asl.eval.program_state import ProgramStopped
+
+    env = execution.exec_worker.env
+
+    def unless_stopped(end: Callable[..., None]) -> Callable[..., None]:
+        def guarded(*args: Any, **named: Any) -> None:
+            with env._state_mutex:
+                if not isinstance(env.program_state(), ProgramStopped):
+                    end(*args, **named)
+
+        return guarded
+
+    env.set_error, env.set_timed_out = unless_stopped(env.set_error), unless_stopped(env.set_timed_out)
+    execution.stop(stop_date=datetime.now(UTC), error=error, cause=cause)
 
 
 def end_of(execution: Any) -> datetime | None:
@@ -162,4 +181,4 @@ def stop_executions() -> None:
     """Before the stores are emptied: threads end after their present task, and nothing more is called."""
     for execution in _executions():
         if _program_state(execution) is not None:
-            execution.stop(stop_date=datetime.now(UTC), error=None, cause=None)
+            _stop(execution, None, None)

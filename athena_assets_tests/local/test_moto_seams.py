@@ -144,6 +144,12 @@ def test_executions_run_and_are_stopped() -> None:
     assert moto_task_seams.end_of(waiting) is None
     stopped = moto_task_seams.stop_execution(waiting, "Ours", "why")
     assert (waiting.status, waiting.error, waiting.cause) == ("ABORTED", "Ours", "why")
+    # What moto's thread does if the stop comes between two looks of it.
+    waiting.exec_worker.env.set_error({"error": "States.Runtime", "cause": "No such state None."})
+    waiting.exec_worker.env.set_timed_out()
+    eventually(lambda: waiting.stop_date != stopped)
+    moto_task_seams.reflect_stops()
+    assert (waiting.status, waiting.error, waiting.cause) == ("ABORTED", "Ours", "why")
     assert moto_task_seams.end_of(waiting) == stopped
     assert moto_task_seams.find_execution(machine) is None
     last = start(601)
