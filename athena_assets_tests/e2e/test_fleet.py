@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import textwrap
+import threading
+from typing import Any
+
+import pytest
 
 from athena_assets import Published, Reused, Target, errors
+from athena_assets.local import Fault, HoldRequest
+from athena_assets_tests.e2e.faults.ending import wait_for
 from athena_assets_tests.e2e.lake import Lake, wait_until
 
 KEYS = [f"k{number:02d}" for number in range(24)]
 
 
-def partitioned(lake: Lake, query: str = "SELECT n FROM numbers WHERE ${partition} <> ''") -> Target:
-    return lake.target("parts", query=query, location=f"s3://{lake.bucket}/published/parts/${{partition}}/")
+def partitioned(lake: Lake, query: str = "SELECT n FROM numbers WHERE ${partition} <> ''", **changes: Any) -> Target:
+    location = f"s3://{lake.bucket}/published/parts/${{partition}}/"
+    return lake.target("parts", query=query, location=location, **changes)
 
 
 def at(target: Target, key: str) -> str:
@@ -81,6 +89,29 @@ def test_an_interrupted_fleet_stops_every_query_and_frees_every_slot(lake: Lake)
         register = lake.register(at(target, key))
         assert register is not None
         assert register.state == "free"
+
+
+def test_an_interrupted_fleet_does_not_wait_for_a_look_whose_caller_holds_nothing(
+    lake: Lake, caplog: pytest.LogCaptureFixture
+) -> None:
+    target = partitioned(lake, guard="always")
+    rule = lake.aws.faults.add(Fault(HoldRequest(), "athena", "ListQueryExecutions", times=None))
+
+    def interrupt() -> None:
+        wait_for(lake, rule)
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)  # a test runner may ignore SIGINT
+    try:
+        threading.Thread(target=interrupt).start()
+        with pytest.raises(KeyboardInterrupt):
+            list(lake.publisher().unload_partitions(target, KEYS[:2]))
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert "could not be freed" not in caplog.text
+    assert [lake.register(at(target, key)) for key in KEYS[:2]] == [None, None]
+    assert lake.aws.requests("athena", "StartQueryExecution") == []
+    lake.aws.faults.release(rule)
 
 
 def test_closing_the_iteration_stops_what_is_under_way(lake: Lake) -> None:
