@@ -42,17 +42,7 @@ from athena_assets_tests.e2e.lake import Lake, wait_until
 from athena_assets_tests.orchestration.yaml_defs import load_text
 
 DOCS = Path(__file__).parents[1] / "docs"
-PAGES = (
-    "assets.md",
-    "deploy.md",
-    "production.md",
-    "publish-modes.md",
-    "runs.md",
-    "sensors.md",
-    "step-functions.md",
-    "targets.md",
-    "troubleshooting.md",
-)
+PAGES = tuple(sorted(page.name for page in DOCS.glob("*.md")))
 FILES = 4
 
 
@@ -155,6 +145,13 @@ def test_links_lead_somewhere(name: str) -> None:
     for link in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page(name)):
         if not link.startswith("https://"):
             assert (DOCS / link).exists(), link
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_row_of_a_table_is_one_line_with_all_its_cells(name: str) -> None:
+    prose = re.sub(r"^```.*?^```$", "", page(name), flags=re.MULTILINE | re.DOTALL)
+    for table in re.findall(r"^\|.*?(?=\n\n|\Z)", prose, flags=re.MULTILINE | re.DOTALL):
+        assert len({len(_cells(row)) for row in table.splitlines()}) == 1, table
 
 
 @pytest.mark.parametrize("name", ["assets.md", "production.md", "publish-modes.md", "sensors.md", "targets.md"])
