@@ -51,13 +51,23 @@ class InvalidTarget(AthenaAssetsError, ValueError):
         self.field = field
 
 
+NOT_BEGUN = "This request started no query and published nothing."
+
+
 class SlotBusy(AthenaAssetsError):
     """Another caller holds the slot and `on_conflict` (or the deadline of the wait) does not let us wait on."""
 
-    def __init__(self, slot: object, what: str, *, owner: str, query_id: str | None, next_step: str) -> None:
-        super().__init__(
-            slot, what, not_done="This request started no query and published nothing.", next_step=next_step
-        )
+    def __init__(
+        self,
+        slot: object,
+        what: str,
+        *,
+        owner: str,
+        query_id: str | None,
+        not_done: str = NOT_BEGUN,
+        next_step: str,
+    ) -> None:
+        super().__init__(slot, what, not_done=not_done, next_step=next_step)
         self.owner = owner
         self.query_id = query_id
 

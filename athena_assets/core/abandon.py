@@ -15,6 +15,7 @@ from athena_assets.core.effects import (
     Report,
     Sleep,
     StopQuery,
+    Unanswered,
     perform,
 )
 from athena_assets.core.register import Mode, State
@@ -51,14 +52,17 @@ def _stop_and_release(slot: Slot, session: str) -> Effects[None]:
         return
     if found.state not in (State.SUBMITTING, State.RUNNING):
         return
+    if found.state is State.RUNNING:
+        yield from tenure.renew()  # or whoever took over since our look would lose the query that it has adopted
     # Athena may have accepted the query although its id was not noted: the token tells.
-    if found.state is State.SUBMITTING and (yield from attempts.submit(tenure)) is not None:
+    elif (yield from attempts.submit(tenure)) is not None:
         if tenure.register.current.settings.mode is not Mode.DIRECT:
             yield from tenure.change(register.released)
         return  # direct: the start that was interrupted may run and write to the location; the next caller finds out
     query_id = tenure.register.current.accepted_query
-    yield from perform(StopQuery(query_id))
+    stopped = False
     while True:
+        stopped = stopped or not isinstance((yield from perform(StopQuery(query_id))), Unanswered)
         status = yield from perform(PollQuery(query_id))
         if isinstance(status, QueryStatus) and status.state is not QueryState.ACTIVE:
             if tenure.register.current.settings.mode is Mode.DIRECT:

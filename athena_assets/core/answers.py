@@ -52,7 +52,9 @@ def answered_by(found: Register, expected: Expectation, forgotten: Publication |
             adopted=own.fence == expected.adopted,
             superseded=own is not found.publication,
         )
-    request = expected.request
+    request, failure = expected.request, found.failure
+    if failure is not None and failure.request == request.id and failure.fence >= expected.since:
+        raise policy.failure_error(request.location, failure)  # whoever finished our attempt told nobody
     if request.force:
         return None
     for publication in remembered:
@@ -73,7 +75,6 @@ def answered_by(found: Register, expected: Expectation, forgotten: Publication |
             return Reused(publication, waited=expected.waited, joined=True, superseded=superseded)
     if found.publication is not None and _may_reuse(found.publication, expected):
         return Reused(found.publication, waited=expected.waited)
-    failure = found.failure
     if (
         failure is not None
         and failure.generation == expected.generation

@@ -133,7 +133,9 @@ def watch(tenure: Tenure, timeout: float, began: float) -> Effects[QueryStatus |
             return status  # also when a stop lost against it
         elif status.state is QueryState.FAILED:
             if failed_before:
-                return _failed(status, query_id, timeout if stopping else None)
+                # A stop may have been ours, before another went on in our place.
+                late = status.kind is FailureKind.CANCELLED and now - began >= timeout
+                return _failed(status, query_id, timeout if stopping or late else None)
             failed_before = True  # look once more before giving the slot up
         else:
             failed_before = False

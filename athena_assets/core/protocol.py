@@ -42,6 +42,7 @@ from athena_assets.core.statement import Label, readdress
 from athena_assets.core.swap import project
 from athena_assets.core.target import OnConflict
 from athena_assets.core.tenure import LeaseLost, Seen, Tenure, look, vanished, write
+from athena_assets.errors import NOT_BEGUN
 
 
 class Caller:
@@ -61,7 +62,8 @@ class Caller:
         self.request = request
         self.slot = request.slot
         self._host = host
-        self._take_over_at_once = take_over  # a human knows that this owner, and no later one, is dead
+        self._take_over_at_once = take_over
+        self._presumed_dead: str | None = None  # its owner's session: a human knows of this one, and of no later one
         self._pid = pid
         self.session = session
         self._in_steps = session != ""
@@ -140,7 +142,9 @@ class Caller:
             return (yield from self._wait(held))
         running = yield from guard.running_already(self.request, found)
         if isinstance(running, RunningQuery):
-            return (yield from self._wait_for(running))
+            if held is None or not self._is_predecessor(held):
+                return (yield from self._wait_for(running, seen))
+            running = None  # the slot is ours already, and so may be a query that has ended
         if held is None:
             return (yield from self._acquire_and_run(seen))
         yield from self._take_over(seen, held, running)
@@ -321,13 +325,19 @@ class Caller:
 
     def _expired(self, seen: Seen, found: Register) -> bool:
         """By S3's clock on a first look, else by our own: never by comparing two machines' clocks."""
-        if self._take_over_at_once or self._is_predecessor(found):
+        if self._is_presumed_dead(found) or self._is_predecessor(found):
             return True
         if self._standing is None or self._standing.what != found.write_id:
             self._standing = Since(found.write_id, seen.answered)
         if policy.expired_at_first_sight(found.lease, seen.age):
             return True
         return seen.asked - self._standing.when >= policy.expires_after(found.lease)
+
+    def _is_presumed_dead(self, found: Register) -> bool:
+        if not self._take_over_at_once or found.owner is None:
+            return False
+        self._presumed_dead = self._presumed_dead or found.owner.session
+        return found.owner.session == self._presumed_dead
 
     def _is_predecessor(self, found: Register) -> bool:
         """Whether the owner is one in whose place we go on. If it still acts after all, our fence is the higher one."""
@@ -360,8 +370,9 @@ class Caller:
             register.taken_over(found, write_id, owner=self._owner(), lease=self.request.lease, start=start),
         )
         if taken is None:
+            if predecessor:
+                raise LeaseLost  # another step of ours went on, or we were given up
             return
-        self._take_over_at_once = False
         tenure = Tenure(self.slot, taken)
         if predecessor:
             yield from perform(Report("goes on", f"fence {fence}, state {found.state}"))
@@ -376,10 +387,10 @@ class Caller:
                 self._adopted = served.fence
             return
         if own is not None:
+            for twin in own.twins:  # before the adoption is noted: if we die here the next owner looks again
+                yield from attempts.end(tenure, twin)
             yield from tenure.change(register.running, query_id=own.query.query_id, accepted=own.start)
             yield from perform(Report("adopted", f"query {own.query.query_id}, which was found running"))
-            for twin in own.twins:
-                yield from attempts.end(tenure, twin)
         failure = yield from self._run(tenure)
         if predecessor and found.current.request == self.request.id:
             if failure is not None:
@@ -391,10 +402,13 @@ class Caller:
 
     def _wait(self, found: Register) -> Effects[Skipped | None]:
         request = self.request
-        if request.target.on_conflict is OnConflict.FAIL:
+        on_conflict = request.target.on_conflict
+        if request.id in _requests(found):
+            on_conflict = OnConflict.JOIN  # whoever finishes what we began is in nobody's way
+        if on_conflict is OnConflict.FAIL:
             advice = "Wait for it, or use on_conflict='join' to share its result."
             raise self._busy(found, "on_conflict is 'fail' and the slot is held by", advice)
-        if request.target.on_conflict is OnConflict.SKIP:
+        if on_conflict is OnConflict.SKIP:
             return Skipped(describe(found), None if found.attempt is None else found.attempt.query_id)
         if self._waited >= request.target.wait_timeout:
             advice = "Look at what it does (`athena-assets status`), or give the target a longer wait_timeout."
@@ -404,8 +418,11 @@ class Caller:
         yield from self._sleep()
         return None
 
-    def _wait_for(self, foreign: RunningQuery) -> Effects[Skipped | None]:
-        """Waits for a query that is not ours as for another owner: until it has ended, or may have."""
+    def _wait_for(self, foreign: RunningQuery, seen: Seen) -> Effects[Skipped | None]:
+        """Waits for a query that is not ours as for another owner: until it has ended, or may have.
+
+        Or until the register has changed since it was `seen`: our answer may stand there.
+        """
         on_conflict = self.request.target.on_conflict
         if on_conflict is OnConflict.SKIP:
             return Skipped(f"query {foreign.query_id} in workgroup {foreign.workgroup}", foreign.query_id)
@@ -414,6 +431,8 @@ class Caller:
             if on_conflict is OnConflict.FAIL or self._waited >= self.request.target.wait_timeout:
                 raise guard.refusal(self.request, foreign, self._waited)
             yield from self._sleep()
+            if (yield from look(self.slot)).etag != seen.etag:
+                return None
             try:
                 status = yield from perform(PollQuery(foreign.query_id))
             except errors.AccessDenied:
@@ -435,13 +454,22 @@ class Caller:
 
     def _busy(self, found: Register, what: str, next_step: str) -> errors.SlotBusy:
         query_id = found.attempt.query_id if found.attempt is not None else None
+        begun = self.request.id in _requests(found)
         return errors.SlotBusy(
             self.slot,
             f"{what} {describe(found)}.",
             owner=describe(found),
             query_id=query_id,
+            not_done="What this request has begun was not stopped: that owner goes on with it." if begun else NOT_BEGUN,
             next_step=next_step,
         )
+
+
+def _requests(found: Register) -> set[str]:
+    """Whose work is under way."""
+    if found.state is State.PUBLISHING and found.publication is not None:
+        return {found.publication.request}
+    return set() if found.attempt is None else {found.attempt.request}
 
 
 def _newest(found: Register | None) -> int:

@@ -8,7 +8,7 @@ from athena_assets import errors
 from athena_assets.core import effects
 from athena_assets.core.protocol import Caller
 from athena_assets.core.register import FailureKind, Mode, State
-from athena_assets.core.request import Published, Skipped
+from athena_assets.core.request import Published, Reused, Skipped
 from athena_assets.core.statement import Label, render_unload
 from athena_assets.core.target import Guard
 from athena_assets_tests.simulation.scenarios import LOCATION, request, target
@@ -50,6 +50,19 @@ def test_the_twin_of_an_adopted_query_is_stopped_before_anything_is_published(mo
     assert isinstance(outcome, Published)
     assert outcome.publication.query_id == older
     assert len(story.world.queries) == 2
+
+
+@pytest.mark.parametrize("mode", list(Mode))
+def test_the_twin_is_stopped_by_the_next_owner_if_the_one_that_found_it_dies(mode: Mode) -> None:
+    """It had noted the adoption, so that nobody looked again, and the twin wrote among what was published."""
+    story = Story()
+    older, younger = sent_twice(story, mode)
+    for name in ("dying", "taker"):
+        taker = caller(name, mode=mode, guard="takeover", take_over=True)
+        assert story.until(taker, effects.StopQuery).query_id == younger
+    outcome = story.end(taker)
+    assert outcome.publication.query_id == older
+    assert story.world.queries[younger].kind is FailureKind.CANCELLED
 
 
 def test_direct_twins_that_both_wrote_are_never_published() -> None:
@@ -127,6 +140,18 @@ def test_the_wait_for_a_foreign_query_is_part_of_the_one_wait() -> None:
     with pytest.raises(errors.ForeignQueryRunning, match=r"after 6\d\d s of waiting"):
         story.end(caller("waiting", guard="always", wait_timeout=600))
     assert story.world.register(LOCATION) is None
+
+
+def test_who_waits_for_a_foreign_query_gets_what_another_publishes_meanwhile() -> None:
+    story = Story()
+    story.world.by_hand(f"unload (select 1) to '{LOCATION}'", LOCATION.prefix)
+    story.endless.update(story.world.queries)
+    waiting = caller("waiting", guard="always")
+    story.until(waiting, effects.PollQuery)
+    published = story.end(caller("other"))
+    outcome = story.end(waiting)
+    assert isinstance(outcome, Reused)
+    assert outcome.publication == published.publication
 
 
 def test_a_query_that_was_started_otherwise_than_recorded_is_not_adopted() -> None:
