@@ -43,8 +43,9 @@ def answered_by(found: Register, expected: Expectation, forgotten: Publication |
         RequestConflict: the request id has published something else before.
     """
     remembered = found.remembered + (() if forgotten is None else (forgotten,))
+    publishing = found.publication if found.state is State.PUBLISHING else None
     own = _own_publication(remembered, expected)
-    if own is not None:
+    if own is not None and own is not publishing:
         return Published(
             own,
             attempts=own.attempt,
@@ -52,6 +53,8 @@ def answered_by(found: Register, expected: Expectation, forgotten: Publication |
             adopted=own.fence == expected.adopted,
             superseded=own is not found.publication,
         )
+    if publishing is not None:
+        return None  # it is not in place yet, and no other will stay there
     request, failure = expected.request, found.failure
     if failure is not None and failure.request == request.id and failure.fence >= expected.since:
         raise policy.failure_error(request.location, failure)  # whoever finished our attempt told nobody

@@ -288,6 +288,15 @@ def test_whoever_comes_during_the_swap_joins_that_publication() -> None:
     assert answered_by(done, expecting(since=in_flight(during), reusable=False)) == Reused(published(7), joined=True)
 
 
+def test_a_publication_of_ones_own_answers_as_soon_as_it_stands_there_also_while_another_replaces_it() -> None:
+    mine = published(7, by="me")
+    during = replace(PUBLISHING, fence=8, publication=mine)
+    assert answered_by(during, expecting()) is None
+    replacing = replace(PUBLISHING, fence=9, publication=published(8), history=(mine,))
+    assert answered_by(replacing, expecting()) == Published(mine, attempts=1, superseded=True)
+    assert answered_by(replacing, expecting(request(id="another"))) is None
+
+
 def test_whoever_comes_after_it_does_not() -> None:
     done = free(published(7))
     assert answered_by(done, expecting(since=in_flight(done), reusable=False)) is None

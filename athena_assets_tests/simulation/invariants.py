@@ -18,7 +18,7 @@ from athena_assets.core.effects import QueryState
 from athena_assets.core.location import Location
 from athena_assets.core.manifest import Manifest
 from athena_assets.core.register import Mode, Publication, State
-from athena_assets.core.request import Published, Reused
+from athena_assets.core.request import Published, Reused, Skipped
 from athena_assets.errors import AthenaAssetsError
 from athena_assets_tests.simulation.world import Commit, Query, World, rows
 
@@ -196,6 +196,10 @@ class Invariants:
             allowed = (*explained, *self.errors.get(caller, ()))
             if isinstance(outcome, AthenaAssetsError) and not isinstance(outcome, allowed):
                 raise Violation("I4", f"{caller} ended with {type(outcome).__name__}: {outcome}")
+            if isinstance(outcome, Skipped) and any(
+                each.request == self.requests[caller] for each in self.commits(world)
+            ):
+                raise Violation("I4", f"{caller} was told that it was skipped, and its request has published")
         harmless = all(fault in self.harmless for fault, times in spent.items() if times)
         if harmless and self.queries is not None and len(world.queries) != self.queries:
             raise Violation("I1", f"{len(world.queries)} queries ran where {self.queries} should")

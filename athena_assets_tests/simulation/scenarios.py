@@ -118,6 +118,7 @@ def restorer() -> Program:
 
 TARGET = target()
 OLDER, OLD, A, B, C = (request(name, TARGET) for name in ("older", "old", "a", "b", "c"))
+SKIPPING = request("a", target(on_conflict="skip"))
 OTHER = request("b", target(query="SELECT m FROM sales.orders"))
 DIRECT = tuple(request(name, target(mode="direct")) for name in ("a", "b"))
 CLEANED = tuple(request(name, target(mode="direct", clean_after_failure=True)) for name in ("a", "b"))
@@ -290,6 +291,11 @@ LARGE: dict[str, Callable[[], Scenario]] = {
     "a forgotten token": lambda: scenario("a forgotten token", A, B, forget=1, crash=1),
     "an interruption": lambda: scenario("an interruption", A, B, interrupt=1),
     "in steps: a late step": lambda: scenario("in steps: a late step", A, in_steps=1, twin=True),
+    "in steps: given up beside a late step": lambda: scenario(
+        "in steps: given up beside a late step", A, in_steps=1, twin=True, interrupt=1
+    ),
+    "skipping": lambda: scenario("skipping", SKIPPING, B, expiry=1),
+    "skipping, then replaced": lambda: scenario("skipping, then replaced", SKIPPING, forced(B), expiry=1, queries=None),
     "in steps: another caller": lambda: scenario("in steps: another caller", A, B, in_steps=1, crash=1),
     "in steps: both": lambda: scenario("in steps: both", A, B, in_steps=2, expiry=1),
     "in steps: an interruption": lambda: scenario("in steps: an interruption", A, B, in_steps=1, interrupt=1),
