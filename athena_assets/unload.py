@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
@@ -14,7 +15,7 @@ from athena_assets.aws.glue_table import GlueTables
 from athena_assets.aws.result_files import ResultFile, Sample, Unreadable, count_rows, first_rows
 from athena_assets.aws.session import AwsClients, AwsSettings
 from athena_assets.aws.steps import Pause, Progress, step
-from athena_assets.aws.workgroup import Workgroup, read_workgroup, result_location
+from athena_assets.aws.workgroup import KEPT, PATIENCE, Workgroup, read_workgroup, result_location
 from athena_assets.core.collect import Garbage, collect
 from athena_assets.core.contents import read_manifest as read_manifest_of
 from athena_assets.core.effects import Effects, ListedObject
@@ -67,7 +68,7 @@ class Publisher:
         self._lease = float(lease_seconds)
         self._clients = AwsClients(self.settings)
         self._lock = threading.Lock()
-        self._workgroups: dict[str, Workgroup] = {}
+        self._workgroups: dict[str, tuple[float, Workgroup]] = {}  # and our clock when they were asked for
 
     @property
     def region(self) -> str | None:
@@ -399,11 +400,15 @@ class Publisher:
         return sum(count_rows(self._clients, each, target.format) for each in files)
 
     def _workgroup(self, name: str) -> Workgroup:
-        """Read once for each publisher: GetWorkGroup has a small quota."""
+        """Kept for a while: GetWorkGroup has a small quota. Waiting for another's asking counts as one's own."""
+        until = time.monotonic() + PATIENCE
         with self._lock:
-            if name not in self._workgroups:
-                self._workgroups[name] = read_workgroup(self._clients, name)
-            return self._workgroups[name]
+            began = time.monotonic()
+            asked, found = self._workgroups.get(name, (began, None))
+            if found is None or began - asked > KEPT:
+                found = read_workgroup(self._clients, name, seconds=until - began)
+                self._workgroups[name] = began, found
+            return found
 
 
 def unload(

@@ -64,8 +64,9 @@ def running_queries(
 ) -> Running:
     """The queued and running queries of the workgroups, newest first.
 
-    Athena lists ids only, of ended queries too, newest first. So each page is looked up, back to a query that is older
-    than one can be and still run, or as far as pages and seconds go. Throttling is waited out.
+    Athena lists ids only, of ended queries too. So each page is looked up, back to one on which every query is older
+    than one can be and still run, or as far as pages and seconds go. Throttling is waited out. The newest come first:
+    that is observed, not documented, so one old query alone ends nothing.
 
     Raises:
         AccessDenied: a call was refused, or there is no such workgroup.
@@ -115,7 +116,7 @@ class _Look:
             executions = list(self._look_up(listed["QueryExecutionIds"], found))
             found += (_running(each) for each in executions if each["Status"]["State"] in _RUNNING)
             token = listed.get("NextToken")
-            if token is None or any(_age(each) > OLDEST for each in executions):
+            if token is None or (executions and all(_age(each) > OLDEST for each in executions)):
                 if self.left_out:
                     raise _CutShort(f"Athena told nothing of {len(self.left_out)} of its queries", found)
                 return found

@@ -118,8 +118,14 @@ class AwsClients:
 
     @cached_property
     def states(self) -> SFNClient:
-        """Step Functions. Every call that is used may be repeated."""
+        """Step Functions, to look."""
         client: SFNClient = self._client("stepfunctions", attempts=4)
+        return client
+
+    @cached_property
+    def states_start(self) -> SFNClient:
+        """To start: one HTTP attempt. An SDK's retry would report our own execution, if it has ended, as another's."""
+        client: SFNClient = self._client("stepfunctions", attempts=1)
         return client
 
     @cached_property

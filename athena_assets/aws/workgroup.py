@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from athena_assets import errors
@@ -10,6 +13,10 @@ from athena_assets.aws.session import AwsClients
 from athena_assets.core.effects import Unanswered
 from athena_assets.core.location import InvalidLocation, Location, parse_location
 from athena_assets.core.target import Target
+
+PATIENCE = 60.0  # seconds for an unanswered or throttled GetWorkGroup
+KEPT = 15 * 60.0  # seconds for which an answer holds: an administrator may change the workgroup
+_SHORTEST, _LONGEST = 0.5, 5.0  # seconds between two tries
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,17 +36,35 @@ class Workgroup:
     managed: bool
 
 
-def read_workgroup(clients: AwsClients, name: str) -> Workgroup:
-    """GetWorkGroup. Raises AccessDenied (also if there is no such workgroup) and ServiceUnavailable."""
-    subject = f"workgroup {name!r}"
-    answer = question(subject, clients.athena.get_work_group, {"WorkGroup": name}, expect="WorkGroup")
-    if isinstance(answer, Refusal | Unanswered):
-        raise errors.ServiceUnavailable(
-            subject,
-            f"GetWorkGroup did not answer ({answer}).",
-            not_done="No query was started.",
-            next_step="Publish again when Athena answers.",
-        )
+def read_workgroup(
+    clients: AwsClients,
+    name: str,
+    *,
+    seconds: float = PATIENCE,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Workgroup:
+    """GetWorkGroup. Its quota is small and many may ask at once, so throttling is waited out.
+
+    Raises:
+        AccessDenied: also if there is no such workgroup.
+        ServiceUnavailable: no answer within `seconds`.
+    """
+    subject, until, wait = f"workgroup {name!r}", clock() + seconds, _SHORTEST
+    while True:
+        answer = question(subject, clients.athena.get_work_group, {"WorkGroup": name}, expect="WorkGroup")
+        if not isinstance(answer, Refusal | Unanswered):
+            break
+        pause = wait * random.uniform(0.5, 1.0)  # callers that were throttled together don't come back together
+        if clock() + pause > until:
+            raise errors.ServiceUnavailable(
+                subject,
+                f"GetWorkGroup did not answer ({answer}).",
+                not_done="No query was started.",
+                next_step="Publish again when Athena answers.",
+            )
+        sleep(pause)
+        wait = min(2 * wait, _LONGEST)
     configuration = answer["WorkGroup"].get("Configuration", {})
     return Workgroup(
         name=name,

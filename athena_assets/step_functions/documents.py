@@ -92,6 +92,21 @@ def read_wish(document: object) -> Wish:
     return Wish(**{**raw, "target": read_target(raw["target"]), "guard_workgroups": tuple(workgroups)})
 
 
+def check_length(document: object) -> None:
+    """Raises InvalidTarget for an input that leaves no room for the memory of a step.
+
+    Step Functions takes it, and would end the execution at a later step, with an error that nothing catches.
+    """
+    length = len(json.dumps(document, separators=(",", ":"), ensure_ascii=False).encode(errors="surrogatepass"))
+    if length > LONGEST - ALLOWANCE:
+        raise InvalidTarget(
+            "(of an execution)",
+            "input",
+            f"it has {length:,} bytes; {LONGEST - ALLOWANCE:,} leave room for what goes with it to each step.",
+            "Shorten the query, or use a view.",
+        )
+
+
 def read_target(document: object) -> Target:
     """A target from its JSON form. Raises InvalidTarget."""
     needed = {each.name for each in fields(Target) if each.default is MISSING and each.default_factory is MISSING}

@@ -19,14 +19,15 @@ from athena_assets.core.codec import UnreadableRegister, decode, encode
 from athena_assets.core.policy import LEASE_SECONDS
 from athena_assets.core.request import Request
 from athena_assets.errors import AthenaAssetsError, ServiceUnavailable
-from athena_assets.step_functions.documents import Wish, outcome_document, raised, read_wish
+from athena_assets.step_functions.documents import Wish, check_length, outcome_document, raised, read_wish
 from athena_assets.step_functions.names import session_of
 from athena_assets.unload import Publisher
 
 logging.getLogger("athena_assets").setLevel(logging.INFO)  # each request's story, in the function's log
 
-MARGIN = 90.0
-"""Seconds of the function's time in which no call is begun: longer than any one call takes with its retries."""
+MARGIN = 180.0
+"""Seconds of the function's time in which no call is begun: about what one call may take with the SDK's own retries.
+Glue's has six attempts of 5 s to connect and 20 s to answer (aws/session.py): 150 s, and up to 31 s between them."""
 
 
 class Context(Protocol):
@@ -47,25 +48,28 @@ def handler(event: dict[str, Any], context: Context) -> dict[str, Any]:
     Raises:
         An exception of the name of the error that `Publisher.unload` would have raised.
     """
+    seconds = context.get_remaining_time_in_millis() / 1000
+    until = time.monotonic() + seconds - min(MARGIN, seconds / 3)
     try:
-        return _served(event, context.get_remaining_time_in_millis() / 1000)
+        return _served(event, until)
     except AthenaAssetsError as error:
         raise raised(error) from error
 
 
-def _served(event: dict[str, Any], seconds: float) -> dict[str, Any]:
+def _served(event: dict[str, Any], until: float) -> dict[str, Any]:
     wish, execution = read_wish(event["input"]), event["execution"]
     publisher, session = _publisher(wish.output_location, wish.guard_workgroups), session_of(execution)
     if event["action"] == "abandon":
         _abandon(publisher, wish, session)
         return {"status": "abandoned"}
+    check_length(event["input"])
     request = _request(publisher, wish, event["name"], execution)
     found = publisher.step(
         request,
         session=session,
         host="Step Functions",
         progress=_read(event["memory"]),
-        until=time.monotonic() + seconds - min(MARGIN, seconds / 3),
+        until=until,
     )
     if isinstance(found, Pause):
         memory = json.loads(encode(found.progress))
@@ -82,7 +86,7 @@ def _request(publisher: Publisher, wish: Wish, name: str, execution: str) -> Req
         force=wish.force,
         upstream_versions=wish.upstream_versions,
         run=wish.run or execution,
-        first_try=wish.first_try or wish.request_id is None,
+        first_try=wish.first_try,  # a name, too, may have been used before: years ago, or on another state machine
     )
 
 

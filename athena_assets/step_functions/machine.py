@@ -42,9 +42,10 @@ LAMBDA_TRANSIENT = (
 )
 """Step Functions developer guide, "Handle Lambda service exceptions". The step may have run."""
 
-STEP_LOST = ("Lambda.Unknown", "Runtime.ExitError", "Sandbox.Timedout", "States.Timeout")
+STEP_LOST = ("Lambda.Unknown", "Runtime.ExitError", "Runtime.OutOfMemory", "Sandbox.Timedout", "States.Timeout")
 """A step that ended without an answer: the process died or ran out of memory (`Lambda.Unknown` in the same guide;
-`Runtime.ExitError` is what Lambda itself calls it), it passed the function's timeout, or the state's own."""
+`Runtime.ExitError` and `Runtime.OutOfMemory` are what Lambda itself calls it), it passed the function's timeout, or the
+state's own."""
 
 OURS = ("OutcomeUnknown", "ServiceUnavailable")
 """The errors of athena_assets that say nothing about the query. All others are final: the protocol inside the step has
@@ -168,7 +169,7 @@ def _retry(names: Sequence[str], interval: int, attempts: int) -> dict[str, Any]
         "IntervalSeconds": interval,
         "MaxAttempts": attempts,
         "BackoffRate": 2,
-        "MaxDelaySeconds": 30,  # below a lease of 60 s, so that the slot is still ours when we come back
+        "MaxDelaySeconds": 30,  # half a lease of 60 s: the slot is usually still ours when we come back
         "JitterStrategy": "FULL",
     }
 

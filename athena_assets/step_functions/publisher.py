@@ -41,8 +41,12 @@ logger = logging.getLogger(__name__)
 
 Result = Published | Reused | Skipped | AthenaAssetsError
 
-LOOK_SECONDS = 0.5, 15.0
-"""The shortest and the longest wait between two looks at an execution: a tenth of the time that it has run."""
+LOOK_SECONDS = 0.5, 30.0
+"""The shortest and the longest wait between two looks at an execution: a tenth of the time that it has run.
+DescribeExecution has a quota of 10 to 15 calls a second, by region, for all of an account (developer guide, "Service
+quotas")."""
+
+DATE_STEP = 1.0  # seconds in which an execution's age is not known
 
 
 @dataclass(slots=True)
@@ -56,8 +60,12 @@ class _Run:
     name: str = ""
     arn: str | None = None
     earlier: bool = False  # it had ended before we asked for it
+    unheard: float | None = None  # when the first start of this name was sent that was not answered
     began: float = field(default_factory=time.monotonic)
     next_look: float = 0.0
+
+    def take(self, name: str, arn: str) -> None:
+        self.name, self.arn, self.unheard = name, arn, None
 
 
 class StepFunctionsPublisher(Publisher):
@@ -224,21 +232,32 @@ class StepFunctionsPublisher(Publisher):
         run.began = time.monotonic()
         request = run.request
         for number in itertools.count(1):
-            run.name = execution_name(request.target.name, request.location, request.id, number)
-            run.arn = self._executions.arn(run.name)
-            if _answered(run, partial(self._executions.start, run.name, run.text), started=True):
+            name = execution_name(request.target.name, request.location, request.id, number)
+            arn = self._executions.arn(name)
+            run.take(name, arn)
+            if _answered(run, partial(self._send_start, run), started=True):
                 run.tell(f"execution {run.arn}")
                 return
-            found = _answered(run, partial(self._executions.describe, run.arn))
+            found = _answered(run, partial(self._executions.describe, arn))
             self._check_same(run, found)
             if not found.ended:
                 run.tell(f"execution {run.arn} is under way already")
+                return
+            if run.unheard is not None and found.age <= time.monotonic() - run.unheard + DATE_STEP:
+                run.tell(f"execution {run.arn}")  # our own: a start that was not answered had begun it
                 return
             # What was reused then may be old by now; a retry of this request would look again.
             if found.status is Status.SUCCEEDED and isinstance(outcome_of(request.location, found), Published):
                 run.tell(f"execution {run.arn} has this request's outcome already")
                 run.earlier = True
                 return
+
+    def _send_start(self, run: _Run) -> bool | Unanswered:
+        sent = time.monotonic()
+        answer = self._executions.start(run.name, run.text)
+        if run.unheard is None and isinstance(answer, Unanswered):
+            run.unheard = sent
+        return answer
 
     def _check_same(self, run: _Run, found: Execution) -> None:
         """Raises RequestConflict for an execution of this request's name that publishes something else."""

@@ -435,7 +435,7 @@ def test_a_json_reply_that_breaks_off_is_no_answer(server: Any, clients: Any) ->
     assert UpstreamVersions(clients).resolve((UpstreamTable("d", "t"),))[0].version is None
     server.reply = Reply(body=b'{"WorkGroup": {"Na', announced=600)
     with pytest.raises(ServiceUnavailable):
-        read_workgroup(clients, "primary")
+        read_workgroup(clients, "primary", seconds=0)
 
 
 def test_a_failed_token_refresh_is_a_matter_of_credentials() -> None:

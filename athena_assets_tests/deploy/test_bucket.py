@@ -62,6 +62,7 @@ def stack(lake: Lake) -> dict[str, Any]:
     return resources(
         BucketName=lake.bucket,
         PublisherPrincipals=f"arn:aws:iam::{ACCOUNT}:role/dagster",
+        WorkGroups="primary,ad-hoc.2",
         UpstreamDatabases=f"elsewhere,{lake.database}",
         UpstreamBucketArns=f"arn:aws:s3:::elsewhere,arn:aws:s3:::{lake.bucket}",
         PublishedDatabases=lake.database,
@@ -216,6 +217,13 @@ def test_every_request_of_the_code_is_allowed(stack: dict[str, Any], sent: set[t
 
 def test_no_action_is_allowed_that_the_code_does_not_send(stack: dict[str, Any], sent: set[tuple[str, str]]) -> None:
     assert actions(statements(stack, "Publisher")) == {action for action, _ in sent}
+
+
+def test_queries_run_in_each_workgroup_that_is_given_and_in_no_other(stack: dict[str, Any]) -> None:
+    found = [each for each in statements(stack, "Publisher") if each["Sid"] == "PublisherRunsQueries"]
+    workgroups = [f"arn:aws:athena:{REGION}:{ACCOUNT}:workgroup/{name}" for name in ("primary", "ad-hoc.2")]
+    assert [each["Resource"] for each in found] == workgroups
+    assert found[0]["Action"] == found[1]["Action"]
 
 
 def test_every_statement_says_who_needs_it_and_allows_no_wildcard_action(stack: dict[str, Any]) -> None:

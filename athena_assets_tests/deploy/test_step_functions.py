@@ -175,6 +175,12 @@ def test_the_state_machine_waits_longer_than_the_function_may_take() -> None:
     assert step["TimeoutSeconds"] > found["Function"]["Properties"]["Timeout"]
 
 
+def test_the_shortest_lease_leaves_an_execution_hours() -> None:
+    """25,000 events are its history, nine a loop (test_machine.py), and a pause is half a lease at most."""
+    shortest = load_template(STEP_FUNCTIONS_YAML)["Parameters"]["LeaseSeconds"]["MinValue"]
+    assert 25_000 / 9 * shortest / 2 > 7 * 3600
+
+
 def test_what_is_not_given_is_no_setting_of_the_function() -> None:
     def settings(**more: str) -> dict[str, Any]:
         found: dict[str, Any] = stack(**more)["Function"]["Properties"]["Environment"]["Variables"]

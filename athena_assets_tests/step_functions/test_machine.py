@@ -33,6 +33,7 @@ DOCUMENTED = {
     "States.Timeout": "Step Functions developer guide, Handling errors in workflows",
     "Sandbox.Timedout": "Lambda developer guide, Troubleshoot invocation issues",
     "Runtime.ExitError": "AWS re:Post knowledge center, lambda-runtime-error",
+    "Runtime.OutOfMemory": "nasa-gcn/gcn.nasa.gov, pull request 3628: what a function on AWS was seen to end with",
 }
 """Names of AWS for a step that did not run, or whose end is not known, and where they are found."""
 
