@@ -401,8 +401,15 @@ class Clockwork(Driver):
     `before` is called before each effect; an answer of its own stands in for the effect's.
     """
 
-    def __init__(self, sales: Sales, target: Target, before: Callable[[Effect[Any]], Any] | None = None) -> None:
-        self.request = sales.publisher(lease=60)._request(target, inspect_query(target), None, "run-7", False, {}, None)
+    def __init__(
+        self,
+        sales: Sales,
+        target: Target,
+        before: Callable[[Effect[Any]], Any] | None = None,
+        request_id: str = "run-7",
+    ) -> None:
+        publisher = sales.publisher(lease=60)
+        self.request = publisher._request(target, inspect_query(target), None, request_id, False, {}, None)
         super().__init__(AwsClients(sales.settings), self.request.slot)
         self._now = 0.0
         self._before = before
@@ -432,6 +439,7 @@ def slot_busy(sales: Sales) -> Iterator[Callable[[], object]]:
         Clockwork(sales, sales.target(), _die_while_running).publish()
     wait_until(lambda: sales.aws.faults.held(hold), "the query is held")
     yield lambda: publisher.unload(sales.target(on_conflict="fail"))
+    yield Clockwork(sales, sales.target(wait_timeout=30), request_id="run-8").publish
     yield Clockwork(sales, sales.target(wait_timeout=30)).publish
     sales.aws.faults.release(hold)
 

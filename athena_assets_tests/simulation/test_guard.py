@@ -57,9 +57,9 @@ def test_the_twin_is_stopped_by_the_next_owner_if_the_one_that_found_it_dies(mod
     """It had noted the adoption, so that nobody looked again, and the twin wrote among what was published."""
     story = Story()
     older, younger = sent_twice(story, mode)
-    for name in ("dying", "taker"):
-        taker = caller(name, mode=mode, guard="takeover", take_over=True)
-        assert story.until(taker, effects.StopQuery).query_id == younger
+    dying, taker = (caller(name, mode=mode, guard="takeover", take_over=True) for name in ("dying", "taker"))
+    for steps in (dying, taker):
+        assert story.until(steps, effects.StopQuery).query_id == younger
     outcome = story.end(taker)
     assert outcome.publication.query_id == older
     assert story.world.queries[younger].kind is FailureKind.CANCELLED

@@ -30,7 +30,7 @@ def step(memory: Memory | None = None, *, force: bool = False, **changes: object
     return Caller(request("steps", target(**changes), force=force), "function", 1, session=SESSION, memory=memory)
 
 
-def overtaken(story: Story, **changes: object) -> tuple[Steps, Steps]:
+def overtaken(story: Story, **changes: Any) -> tuple[Steps, Steps]:
     """An owner that has slept past its lease, and whoever has taken its query over."""
     owner, taker = caller("owner", **changes), caller("taker", take_over=True)
     story.until(owner, effects.PollQuery)
