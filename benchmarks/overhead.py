@@ -3,7 +3,8 @@
     python -m benchmarks.overhead
 
 Runs on the embedded AWS, so the query is quick and the ratio is an upper bound: against a query of minutes the
-difference vanishes. The calls are the same on a real account, but for polls.
+difference vanishes. The calls are the same on a real account, but for polls. For the state machine they are what the
+caller, the function and the machine send.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from collections.abc import Callable
 
 from athena_assets import AwsSettings, Publisher, Target
 from athena_assets.demo.sample import load_sample
+from athena_assets.dev.states import make_state_machine
 from athena_assets.local import EmbeddedAws
+from athena_assets.step_functions.publisher import StepFunctionsPublisher
 
 ROUNDS = 7
 QUERY = "SELECT year, month, day, carrier, flight, origin, dest, distance FROM flights"
@@ -50,26 +53,30 @@ def main() -> None:
     with EmbeddedAws.start() as aws:
         aws.client("s3").create_bucket(Bucket="bench")
         load_sample(aws.client("s3"), aws.client("glue"), "bench", "nycflights")
-        publisher = Publisher(
-            AwsSettings(
-                endpoint_url=aws.endpoint_url,
-                region="us-east-1",
-                access_key_id="x",
-                secret_access_key="x",
-                output_location="s3://bench/results/",
-            )
+        settings = AwsSettings(
+            endpoint_url=aws.endpoint_url,
+            region="us-east-1",
+            access_key_id="x",
+            secret_access_key="x",
+            output_location="s3://bench/results/",
         )
+        publisher = Publisher(settings)
+        machine = StepFunctionsPublisher(settings, state_machine=make_state_machine(aws, {}))
 
         def target(number: int, kind: str, mode: str) -> Target:
-            place = f"s3://bench/{kind}/" if kind == "replacing" else f"s3://bench/{kind}/{number}/"
+            place = f"s3://bench/{kind}/" if kind in ("replacing", "pointer") else f"s3://bench/{kind}/{number}/"
             return Target(name=kind, query=QUERY, database="nycflights", location=place, mode=mode)
 
         publisher.unload(target(0, "replacing", "staged"))
+        publisher.unload(target(0, "pointer", "pointer"))
+        machine.unload(target(0, "warm", "staged"))
         cases: dict[str, Callable[[int], object]] = {
             "bare UNLOAD": lambda number: bare_unload(aws, f"s3://bench/bare/{number}/"),
             "direct": lambda number: publisher.unload(target(number, "direct", "direct"), force=True),
             "staged, first": lambda number: publisher.unload(target(number, "staged", "staged"), force=True),
             "staged, replacing": lambda number: publisher.unload(target(number, "replacing", "staged"), force=True),
+            "pointer, replacing": lambda number: publisher.unload(target(number, "pointer", "pointer"), force=True),
+            "Step Functions": lambda number: machine.unload(target(number, "machine", "staged"), force=True),
             "reused": lambda number: publisher.unload(target(number, "replacing", "staged")),
         }
         base = None

@@ -10,7 +10,7 @@ from athena_assets.core.location import Location
 from athena_assets.core.register import Mode, State
 from athena_assets_tests.simulation.timeline import Timeline
 from athena_assets_tests.simulation.weather import Trouble
-from athena_assets_tests.simulation.world import World
+from athena_assets_tests.simulation.world import STRANGERS, World
 
 DAY = 86_400.0
 
@@ -54,7 +54,7 @@ def strike(trouble: Trouble, timeline: Timeline, *, location: Location, mode: Mo
             register = world.register(location)
             published = None if register is None or register.publication is None else register.publication.directory
             place = published if published is not None and timeline.toss() else location.prefix
-            key = f"{place}strangers-{len(world.foreign)}"
+            key = f"{place}{STRANGERS}{len(world.foreign)}"
             world.intrude(key)
             timeline.at(draw(1, 10 * lease), lambda: world.leave(key))
         case Trouble.STAGING_LOST:

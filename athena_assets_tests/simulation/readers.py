@@ -8,16 +8,16 @@ from athena_assets.core.reading import read_published
 from athena_assets.core.register import GlueTable
 from athena_assets.core.slot import Slot
 from athena_assets.core.tenure import answered
-from athena_assets_tests.simulation.world import World
+from athena_assets_tests.simulation.world import STRANGERS, World
 
 
-def read_location(slot: Slot, world: World) -> Effects[list[bytes]]:
+def read_location(slot: Slot) -> Effects[list[bytes]]:
     """What whoever lists a fixed path finds there, less what strangers wrote and what it was not told."""
     listing = yield from perform(ListObjects(slot.location.prefix))
     found = []
     for each in listing if isinstance(listing, tuple) else ():
         answer = yield from perform(ReadObject(each.key))
-        if isinstance(answer, ObjectRead) and each.key not in world.foreign:
+        if isinstance(answer, ObjectRead) and not _is_a_strangers(each.key):
             found.append(answer.body)
     return found
 
@@ -37,7 +37,7 @@ def read_by_glue(slot: Slot, table: GlueTable, world: World) -> Effects[tuple[st
     directory = parse_location(pointer.location).prefix
     query = next(each.id for each in world.queries.values() if each.parameters.staging == directory)
     listing = yield from answered(ListObjects(directory), slot)
-    return query, (yield from _read(slot, [each.key for each in listing if each.key not in world.foreign]))
+    return query, (yield from _read(slot, [each.key for each in listing if not _is_a_strangers(each.key)]))
 
 
 def _read(slot: Slot, keys: list[str]) -> Effects[list[bytes]]:
@@ -47,3 +47,8 @@ def _read(slot: Slot, keys: list[str]) -> Effects[list[bytes]]:
         if isinstance(answer, ObjectRead):
             found.append(answer.body)
     return found
+
+
+def _is_a_strangers(key: str) -> bool:
+    """Also if he has taken it away while the reader read it."""
+    return key.rpartition("/")[2].startswith(STRANGERS)

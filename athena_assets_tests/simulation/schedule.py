@@ -252,9 +252,7 @@ class Simulation:
         partition = self._partition()
         slot = self._slot(partition, "reader")
         if self.mode is not Mode.POINTER:
-            self._chore(
-                "read", read_location(slot, self.world), lambda rows: rows_once(rows, mixed=self.way is Way.DIRECT)
-            )
+            self._chore("read", read_location(slot), lambda rows: rows_once(rows, mixed=self.way is Way.DIRECT))
             return
         began = 0.0
         s3_clock = 0.0

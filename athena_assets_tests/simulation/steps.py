@@ -14,7 +14,7 @@ from athena_assets_tests.simulation.names import Names
 from athena_assets_tests.simulation.programs import Answer, Local
 from athena_assets_tests.simulation.states import Fate, Fault, Move, Node, Scenario
 from athena_assets_tests.simulation.words import say, short
-from athena_assets_tests.simulation.world import STRANGE_KEY, World
+from athena_assets_tests.simulation.world import STRANGE_KEY, STRANGERS, World
 
 T = TypeVar("T")
 
@@ -169,7 +169,7 @@ class Steps:
         yield from self._spend_change(node, Fault.STRANGER, "a stranger writes into the location", self._stranger)
 
     def _stranger(self, world: World) -> None:
-        world.intrude(f"{self.scenario.location.prefix}strangers-{len(world.foreign)}")
+        world.intrude(f"{self.scenario.location.prefix}{STRANGERS}{len(world.foreign)}")
 
     def _stepped(self, node: Node, index: int, answer: Answer) -> Node:
         local = node.locals[index].program.step(node.locals[index], answer)

@@ -26,6 +26,7 @@ from athena_assets.core.register import (
 )
 
 RESULTS = "s3://results/"
+STRANGERS = "strangers-"  # how the names of strangers' objects in the location begin
 STRANGE_KEY = "marts/other/strangers"  # where a stranger keeps rows of his own, outside the location
 
 
