@@ -127,6 +127,7 @@ def test_the_taker_of_an_inner_attempt_looks_too(lake: Lake) -> None:
     assert_stands_in_nobodys_way(lake, inner)
 
 
+@pytest.mark.long
 def test_an_inner_attempt_whose_owner_died_is_not_waited_for_without_end(lake: Lake) -> None:
     outer, inner = nested(lake)
     with processes(lake, 1) as (owner,):

@@ -312,6 +312,7 @@ def test_a_glue_database_that_goes_while_the_query_runs_is_told_at_once_and_wait
     assert len(lake.queries(target.location)) == 1
 
 
+@pytest.mark.long
 def test_a_table_that_changes_hands_while_the_query_runs_is_left_alone_and_wedges_nobody(lake: Lake) -> None:
     publisher = lake.publisher()
     publisher.unload(glue(lake, "t", 500))

@@ -41,6 +41,7 @@ def machine(lake: Lake, state: dict[str, Any]) -> Machine:
     return Machine(lake, shop.states, shop.machine({"Only": state}))
 
 
+@pytest.mark.long
 def test_a_start_whose_reply_was_lost_is_no_second_execution_when_the_first_has_ended(lake: Lake) -> None:
     fails = machine(lake, FAILS)
     rule = lake.aws.faults.add(Fault(DropReply(), "states", "StartExecution"))
