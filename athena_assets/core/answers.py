@@ -39,7 +39,7 @@ def answered_by(found: Register, expected: Expectation, forgotten: Publication |
 
     Raises:
         PublicationLost: our own publication was committed and its files vanished.
-        QueryFailed: the attempt that this caller waited for has finally failed.
+        QueryFailed: the attempt that this caller waited for, or that was its own, has finally failed.
         RequestConflict: the request id has published something else before.
     """
     remembered = found.remembered + (() if forgotten is None else (forgotten,))
