@@ -155,12 +155,11 @@ class Fleet:
             if not self._due:
                 self._due_since = time.monotonic()
             self._due.append((task, effect.query_id))
+        elif isinstance(effect, LookForQueries):
+            # It takes long, and callers wait for each other's: nobody's lease waits behind it. Nor does an
+            # interruption: a look changes nothing, and its caller holds nothing.
+            self._lookers.submit(self._call, task, effect)
         else:
-            if isinstance(effect, LookForQueries):
-                # It takes long, and callers wait for each other's: nobody's lease waits behind it. Nor does an
-                # interruption: a look changes nothing, and its caller holds nothing.
-                self._lookers.submit(self._call, task, effect)
-                return
             self._calling.add(id(task))
             pool.submit(self._call, task, effect)
 

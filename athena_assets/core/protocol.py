@@ -42,7 +42,6 @@ from athena_assets.core.statement import Label, readdress
 from athena_assets.core.swap import project
 from athena_assets.core.target import OnConflict
 from athena_assets.core.tenure import LeaseLost, Seen, Tenure, look, vanished, write
-from athena_assets.errors import NOT_BEGUN
 
 
 class Caller:
@@ -63,7 +62,9 @@ class Caller:
         self.slot = request.slot
         self._host = host
         self._take_over_at_once = take_over
-        self._presumed_dead: str | None = None  # its owner's session: a human knows of this one, and of no later one
+        self._presumed_dead: str | None = (
+            None  # a session: a human knows of the owner at the first look, of no later one
+        )
         self._pid = pid
         self.session = session
         self._in_steps = session != ""
@@ -117,6 +118,8 @@ class Caller:
             self._known = found is not None
             if self._since is None:
                 self._since = in_flight(found)
+                if self._take_over_at_once and found is not None and found.owner is not None:
+                    self._presumed_dead = found.owner.session
             if self._searched is None:
                 self._searched = _newest(found)  # a new request has published nothing before its first look
             if found is not None:
@@ -325,19 +328,13 @@ class Caller:
 
     def _expired(self, seen: Seen, found: Register) -> bool:
         """By S3's clock on a first look, else by our own: never by comparing two machines' clocks."""
-        if self._is_presumed_dead(found) or self._is_predecessor(found):
+        if self._is_predecessor(found) or (found.owner is not None and found.owner.session == self._presumed_dead):
             return True
         if self._standing is None or self._standing.what != found.write_id:
             self._standing = Since(found.write_id, seen.answered)
         if policy.expired_at_first_sight(found.lease, seen.age):
             return True
         return seen.asked - self._standing.when >= policy.expires_after(found.lease)
-
-    def _is_presumed_dead(self, found: Register) -> bool:
-        if not self._take_over_at_once or found.owner is None:
-            return False
-        self._presumed_dead = self._presumed_dead or found.owner.session
-        return found.owner.session == self._presumed_dead
 
     def _is_predecessor(self, found: Register) -> bool:
         """Whether the owner is one in whose place we go on. If it still acts after all, our fence is the higher one."""
@@ -403,7 +400,7 @@ class Caller:
     def _wait(self, found: Register) -> Effects[Skipped | None]:
         request = self.request
         on_conflict = request.target.on_conflict
-        if request.id in _requests(found):
+        if request.id == _under_way(found):
             on_conflict = OnConflict.JOIN  # whoever finishes what we began is in nobody's way
         if on_conflict is OnConflict.FAIL:
             advice = "Wait for it, or use on_conflict='join' to share its result."
@@ -454,22 +451,22 @@ class Caller:
 
     def _busy(self, found: Register, what: str, next_step: str) -> errors.SlotBusy:
         query_id = found.attempt.query_id if found.attempt is not None else None
-        begun = self.request.id in _requests(found)
+        begun = self.request.id == _under_way(found)
+        going_on = "What this request has begun was not stopped: that owner goes on with it."
         return errors.SlotBusy(
             self.slot,
             f"{what} {describe(found)}.",
             owner=describe(found),
             query_id=query_id,
-            not_done="What this request has begun was not stopped: that owner goes on with it." if begun else NOT_BEGUN,
+            not_done=going_on if begun else errors.NOT_BEGUN,
             next_step=next_step,
         )
 
 
-def _requests(found: Register) -> set[str]:
-    """Whose work is under way."""
-    if found.state is State.PUBLISHING and found.publication is not None:
-        return {found.publication.request}
-    return set() if found.attempt is None else {found.attempt.request}
+def _under_way(found: Register) -> str | None:
+    """The request whose work it is."""
+    work = found.publication if found.state is State.PUBLISHING else found.attempt
+    return None if work is None else work.request
 
 
 def _newest(found: Register | None) -> int:

@@ -1,8 +1,8 @@
 """The private parts of moto's Lambda and Step Functions that this package leans on: the rest of `moto_seams`.
 
-moto's interpreter of state machines runs each execution in threads of its own, without a lock that could be shared, so
-these functions read and set single attributes only. It calls other services through boto3's default session, at
-`http://localhost:$MOTO_PORT`, with one attempt, as `CALLER`.
+moto's interpreter of state machines runs each execution in threads of its own. But for the lock around an execution's
+end there is none that could be shared, so these functions read and set single attributes only. It calls other services
+through boto3's default session, at `http://localhost:$MOTO_PORT`, with one attempt, as `CALLER`.
 
 Seams: `default_user_config["stepfunctions"]["execute_state_machine"]`; `boto_client_for` and its access key;
 `lambda_backends[account][region].get_function`, `UnknownFunctionException`, and of a `LambdaFunction` `.function_name`,

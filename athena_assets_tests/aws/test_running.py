@@ -24,19 +24,17 @@ class Athena:
     untold: Sequence[str] = ()
     asked: list[int] = field(default_factory=list)
 
-    def list_query_executions(self, NextToken: str = "0", **_: Any) -> Mapping[str, Any]:  # noqa: N803 - boto3's
-        page = int(NextToken)
+    def list_query_executions(self, **asked: Any) -> Mapping[str, Any]:
+        page = int(asked.get("NextToken", 0))
         self.asked.append(page)
         ids = [f"{page}.{each}" for each in range(len(self.pages[page]))]
         return {"QueryExecutionIds": ids, **({"NextToken": str(page + 1)} if page + 1 < len(self.pages) else {})}
 
-    def batch_get_query_execution(self, QueryExecutionIds: Sequence[str]) -> Mapping[str, Any]:  # noqa: N803 - boto3's
-        found = [each for each in QueryExecutionIds if each not in self.untold]
+    def batch_get_query_execution(self, **asked: Any) -> Mapping[str, Any]:
+        ids = asked["QueryExecutionIds"]
         return {
-            "QueryExecutions": [self._query(each) for each in found],
-            "UnprocessedQueryExecutionIds": [
-                {"QueryExecutionId": each} for each in QueryExecutionIds if each in self.untold
-            ],
+            "QueryExecutions": [self._query(each) for each in ids if each not in self.untold],
+            "UnprocessedQueryExecutionIds": [{"QueryExecutionId": each} for each in ids if each in self.untold],
         }
 
     def _query(self, query_id: str) -> Mapping[str, Any]:

@@ -73,6 +73,18 @@ def test_a_takeover_by_hand_strikes_the_owner_that_was_there_and_no_later_one() 
     assert register.fence == 2
 
 
+def test_a_takeover_by_hand_of_a_free_slot_strikes_nobody_who_comes_later() -> None:
+    story = Story()
+    hand, other = caller("hand", take_over=True, on_conflict="queue"), caller("other")
+    story.until(hand, effects.WriteObject)
+    story.until(other, effects.PollQuery)
+    story.endless.update(story.world.queries)
+    assert story.until(hand, effects.Sleep).handover
+    register = story.world.register(LOCATION)
+    assert register is not None
+    assert register.fence == 1
+
+
 def test_a_foreign_query_that_appears_does_not_keep_a_step_from_the_result_of_the_one_before() -> None:
     for policy in ("join", "skip", "fail"):
         story = Story()
